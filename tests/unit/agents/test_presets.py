@@ -171,6 +171,45 @@ def test_an_endless_event_in_small_chunks_is_omitted_once() -> None:
     assert output == b"[an event of more than 4 MiB is omitted]\nnext\n"
 
 
+CHUNK_BYTES = 64 * 1024
+
+
+def chunks_of(stream: bytes) -> list[bytes]:
+    return [stream[at : at + CHUNK_BYTES] for at in range(0, len(stream), CHUNK_BYTES)]
+
+
+@pytest.mark.parametrize("value", ["[],", "{},", '"",', "1,"])
+def test_an_event_with_a_million_values_is_logged_but_not_parsed(value: str) -> None:
+    event = f'{{"type":"assistant","x":[{value * 1_000_000}0]}}\n'.encode()
+    watch, steps = watcher_for(agent("claude-code")), list[Step]()
+    watch.on_step = steps.append
+    assert b"".join(map(watch.feed, chunks_of(event))) == event
+    assert [step.title for step in steps] == [
+        "A line with more than 20,000 values is only in the log."
+    ]
+    assert watch.feed(lines(assistant_message("Hello."))) == b"Hello.\n"
+
+
+def test_a_long_text_with_any_number_of_commas_is_an_event() -> None:
+    text = '{"a":[1,2]},' * 100_000
+    output = run_with_output("claude-code", *chunks_of(lines(assistant_message(text))))[1]
+    assert output == f"{text}\n"
+
+
+@pytest.mark.parametrize("preset", ["claude-code", "opencode"])
+def test_a_name_that_is_no_text_is_not_shown(preset: str) -> None:
+    tool = {"type": "tool_use", "name": ["x"], "input": 1}
+    output = run_with_output(
+        preset,
+        lines(
+            {"type": "assistant", "message": {"content": [tool]}},
+            {"type": "tool_use", "part": {"tool": [{}, []], "state": {"input": 1}}},
+        ),
+    )[1]
+    assert "[" not in output
+    assert "> " in output
+
+
 KINDS = (
     *("result", "assistant", "user", "system", "turn.failed", "turn.completed", "error"),
     *("item.started", "item.completed", "text", "tool_use"),

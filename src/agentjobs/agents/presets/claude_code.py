@@ -72,9 +72,10 @@ class ClaudeCodeWatcher(EventWatcher):
 def _format_system(event: Event) -> str:
     match event.get("subtype"):
         case "init":
-            return f"Claude Code {event.get('claude_code_version')}, model {event.get('model')}"
+            version, model = (text_of(event.get(name)) for name in ("claude_code_version", "model"))
+            return f"Claude Code {version}, model {model}"
         case "api_retry":
-            return f"! the model does not respond, attempt {event.get('attempt')}"
+            return f"! the model does not respond, attempt {truncate(event.get('attempt'))}"
         case _:
             return ""
 
@@ -84,7 +85,7 @@ def _format_block(block: Event) -> str:
         case "text":
             return text_of(block)
         case "tool_use":
-            return f"> {block.get('name')} {truncate(block.get('input'))}"
+            return f"> {text_of(block.get('name'))} {truncate(block.get('input'))}"
         case "tool_result":
             return indent(truncate(text_of(block.get("content"))))
         case _:

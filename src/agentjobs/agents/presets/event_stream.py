@@ -10,12 +10,15 @@ from typing import Any
 
 import msgspec
 
+from agentjobs.agents.presets.value_count import ValueCounter
 from agentjobs.agents.run_watcher import RunWatcher
 from agentjobs.agents.steps import Step
 from agentjobs.sandbox.output_tail import OutputTail
 from agentjobs.sandbox.protocol import SandboxReport
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
+# Parsing a million empty lists would block the event loop for a second.
+MAX_EVENT_VALUES = 20_000
 MAX_CHARACTERS = 2_000
 # Text nested deeper in lists of blocks is ignored.
 MAX_TEXT_DEPTH = 8
@@ -23,6 +26,7 @@ MAX_TEXT_DEPTH = 8
 MAX_BLOCKS = 200
 
 _OMITTED = b"[an event of more than 4 MiB is omitted]\n"
+_NOT_READ = Step(title=f"A line with more than {MAX_EVENT_VALUES:,} values is only in the log.")
 
 Event = Mapping[str, Any]
 
@@ -32,6 +36,7 @@ class EventWatcher(RunWatcher):
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._values = ValueCounter()
         # For a line whose start was handled: whether the rest is shown or omitted.
         self._shows_rest: bool | None = None
         self._tail = OutputTail()
@@ -58,10 +63,10 @@ class EventWatcher(RunWatcher):
     def _continue_line(self, data: bytes) -> bytes:
         """Reads each byte of the buffered line once, however small the chunks."""
         rest, newline, others = data.partition(b"\n")
+        text = self._buffer_line(rest)
         if not newline:
-            return self._buffer_line(rest)
-        self._buffer += rest + newline
-        return self._format_line(self._take_buffer()) + self._start_lines(others)
+            return text
+        return text + self._format_line(self._take_buffer() + newline) + self._start_lines(others)
 
     def _start_lines(self, data: bytes) -> bytes:
         if self._has_no_event(data):
@@ -74,14 +79,19 @@ class EventWatcher(RunWatcher):
 
     def _buffer_line(self, data: bytes) -> bytes:
         self._buffer += data
-        if len(self._buffer) <= MAX_EVENT_BYTES:
-            return b""
-        self._take_buffer()
-        self._shows_rest = False
-        return _OMITTED
+        self._values.feed(data)
+        if len(self._buffer) > MAX_EVENT_BYTES:
+            self._take_buffer()
+            self._shows_rest = False
+            return _OMITTED
+        if self._values.count > MAX_EVENT_VALUES:
+            self._report(_NOT_READ)
+            self._shows_rest = True
+            return self._take_buffer()
+        return b""
 
     def _take_buffer(self) -> bytes:
-        buffered, self._buffer = self._buffer, bytearray()
+        buffered, self._buffer, self._values = self._buffer, bytearray(), ValueCounter()
         return bytes(buffered)
 
     def _has_no_event(self, data: bytes) -> bool:
@@ -104,10 +114,13 @@ class EventWatcher(RunWatcher):
         return f"{text}\n".encode(errors="replace") if text.strip() else b""
 
     def _report_steps(self, event: Event) -> None:
+        with contextlib.suppress(RecursionError):
+            for step in self.steps_of(event):
+                self._report(step)
+
+    def _report(self, step: Step) -> None:
         if self.on_step is not None:
-            with contextlib.suppress(RecursionError):
-                for step in self.steps_of(event):
-                    self.on_step(step)
+            self.on_step(step)
 
     def _start_partial_line(self, rest: bytes) -> bytes:
         """Only a possible event waits for its end."""
@@ -153,7 +166,13 @@ def truncate(value: Any) -> str:
 
 
 def indent(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+    return prefix_lines("  ", text)
+
+
+def prefix_lines(prefix: str, text: str) -> str:
+    """As one join: hundreds of texts with thousands of lines each may come at once."""
+    lines = text.splitlines()
+    return prefix + f"\n{prefix}".join(lines) if lines else ""
 
 
 def objects_in(value: Any) -> Iterator[Event]:

@@ -43,7 +43,7 @@ class OpencodeWatcher(EventWatcher):
             case "tool_use":
                 state = object_at(part, "state")
                 output = indent(truncate(text_of(state.get("output") or state.get("error"))))
-                return f"> {part.get('tool')} {truncate(state.get('input'))}\n{output}"
+                return f"> {text_of(part.get('tool'))} {truncate(state.get('input'))}\n{output}"
             case _:
                 return ""
 

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping
 
-from agentjobs.agents.presets.event_stream import Event, text_of
+from agentjobs.agents.presets.event_stream import Event, prefix_lines, text_of
 from agentjobs.agents.steps import Step, StepKind
 from agentjobs.sandbox.mounts import WORKSPACE
 
@@ -62,8 +62,7 @@ def script_of(command: str) -> str:
 
 def _change(arguments: Event) -> str:
     old, new = (_first(arguments, names)[:_MAX_CHANGE_LENGTH] for names in (_OLD, _NEW))
-    removed = [f"-{line}" for line in old.splitlines()]
-    return "\n".join([*removed, *(f"+{line}" for line in new.splitlines())])
+    return "\n".join(filter(None, (prefix_lines("-", old), prefix_lines("+", new))))
 
 
 def _first(arguments: Event, names: tuple[str, ...]) -> str:
