@@ -1,5 +1,6 @@
 """The steps of a job in the store: complete, bounded, redacted, of the latest attempt."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from agentjobs.jobs.steps.rows import (
     store_steps,
 )
 from agentjobs.store.database import StoreUnavailable
+from tests.support.event_loop import longest_turn
 from tests.support.jobs import JobHarness
 
 CAP = 1_000_000
@@ -146,6 +148,18 @@ async def test_steps_are_redacted_printable_and_of_limited_size(
     assert second.title.startswith("red")
     assert len(second.title) == MAX_TITLE_LENGTH
     assert second.detail == "a\n\tb"
+
+
+async def test_hundreds_of_hostile_steps_leave_the_event_loop_time_for_others(
+    harness: JobHarness, job: ClaimedJob
+) -> None:
+    text = "\x80sk-" * 4_000
+    async with longest_turn() as longest, LogWriter(harness.db, job, CAP) as log:
+        await asyncio.sleep(0)
+        for _ in range(200):
+            log.steps.record(Step(title=text, detail=text))
+    assert len(await steps_of(harness, job)) == 200
+    assert longest.cpu_seconds < 0.1
 
 
 async def test_the_last_of_too_many_steps_says_so(harness: JobHarness, job: ClaimedJob) -> None:

@@ -69,7 +69,7 @@ async def _run(
         report = await process.run(task, start)
         for step in await run_in_thread(list, process.watch.steps_left_in(task.run_dir)):
             run.log.steps.record(step)
-            # Redacting thousands of them at once would block the event loop.
+            # Thousands of them at once would block the event loop.
             await asyncio.sleep(0)
     process.check_budget()
     _check_report(run, report, task, process.watch)

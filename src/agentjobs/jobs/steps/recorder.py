@@ -1,5 +1,6 @@
 """Collects what an agent does for the store: bounded, redacted, in the order of its reports."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -49,7 +50,7 @@ class StepRecorder:
         self._count = 0
         # By the agent's key.
         self._running: dict[str, StoredStep] = {}
-        # By number, as it is after the last change.
+        # By number, as it is after the last change. Texts are redacted when they are stored.
         self._pending: dict[int, StoredStep] = {}
         # The number before the first of this run; None until it was read from the store.
         self._base: int | None = None
@@ -85,7 +86,7 @@ class StepRecorder:
         for start in range(0, len(pending), _BATCH):
             batch = pending[start : start + _BATCH]
             try:
-                await self._store(batch)
+                await self._store([await self._clean(step) for step in batch])
             except StoreUnavailable:
                 return False
             except (ClaimLost, StoreError) as error:
@@ -126,8 +127,8 @@ class StepRecorder:
             sequence=self._count,
             started_at=min(max(started_at, self._began_at), now),
             kind=step.kind,
-            title=self._title(step.title),
-            detail=self._detail(step.detail),
+            title=step.title[: 2 * MAX_TITLE_LENGTH],
+            detail=_shorten(step.detail),
             # Without a key nobody can end it.
             state=step.state if step.key else state_of(failed=step.state == "failed"),
             exit_code=step.exit_code,
@@ -136,7 +137,7 @@ class StepRecorder:
         )
 
     def _completed(self, running: StoredStep, step: Step) -> StoredStep:
-        detail = self._detail(step.detail)
+        detail = _shorten(step.detail)
         if running.detail and step.state != "failed":
             # What a tool was asked to do says more than that it did it.
             detail = running.detail
@@ -151,15 +152,21 @@ class StepRecorder:
             duration_ms=duration_ms,
         )
 
-    def _title(self, text: str) -> str:
-        return ellipsize(single_line(self._clean(text, MAX_TITLE_LENGTH)), MAX_TITLE_LENGTH)
+    async def _clean(self, step: StoredStep) -> StoredStep:
+        # One event may have hundreds of steps, and redacting one may take a millisecond.
+        await asyncio.sleep(0)
+        title, detail = self._clean_text(step.title), self._clean_text(step.detail)
+        return msgspec.structs.replace(
+            step,
+            title=ellipsize(single_line(title), MAX_TITLE_LENGTH),
+            detail=ellipsize(detail.rstrip(), MAX_DETAIL_LENGTH),
+        )
 
-    def _detail(self, text: str) -> str:
-        if not text.strip():
-            return ""
-        return ellipsize(self._clean(text, MAX_DETAIL_LENGTH).rstrip(), MAX_DETAIL_LENGTH)
+    def _clean_text(self, text: str) -> str:
+        return strip_control_characters(strip_escape_sequences(self._redact(text)))
 
-    def _clean(self, text: str, max_length: int) -> str:
-        # Cut after the redaction, which would miss half a secret at the end, but not a long text.
-        redacted = self._redact(text[: 2 * max_length])
-        return strip_control_characters(strip_escape_sequences(redacted))
+
+def _shorten(detail: str) -> str:
+    """Twice what is kept: it is cut after the redaction, which would miss half a secret."""
+    shortened = detail[: 2 * MAX_DETAIL_LENGTH]
+    return shortened if shortened.strip() else ""
