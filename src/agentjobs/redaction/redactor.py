@@ -56,7 +56,11 @@ class Redactor:
             rests = self._rests.setdefault(form[:_MAX_HEAD_BYTES], set())
             rests.add(form[_MAX_HEAD_BYTES:])
         # The longest first, so that a shorter value with the same beginning does not match.
-        self._heads = heads = sorted(self._rests, key=len, reverse=True)
+        heads = sorted(self._rests, key=len, reverse=True)
+        # By their first bytes: a text of possible positions only would be compared to each of them.
+        self._heads: dict[bytes, list[bytes]] = {}
+        for head in heads:
+            self._heads.setdefault(head[:MIN_LENGTH], []).append(head)
         self._marks = (*_MARKS, *((head, 0) for head in heads))
         self._beginnings = {head[:length] for head in heads for length in range(1, len(head))}
         self._longest_beginning = max(map(len, self._beginnings), default=0)
@@ -105,7 +109,7 @@ class Redactor:
 
     def _secret_at(self, buffer: bytes, position: int) -> "_Secret | None":
         # Not a pattern: every job adds its own values, and compiling takes a millisecond.
-        for head in self._heads:
+        for head in self._heads.get(buffer[position : position + MIN_LENGTH], ()):
             if buffer.startswith(head, position):
                 return _Secret(b"", position + len(head), _DropValue(self._rests[head]))
         match = _BEGINNINGS.match(buffer, position)

@@ -1,10 +1,13 @@
 """A job's log: in order, bounded, with times and without secrets."""
 
+import asyncio
+
 import pytest
 
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import LogChunk
+from tests.support.event_loop import longest_turn
 from tests.support.jobs import JobHarness
 
 CAP = 1_000_000
@@ -152,3 +155,20 @@ async def test_a_program_that_floods_the_log_leaves_room_for_the_agent(
     ]
     assert sum(map(len, lines)) < 11_000
     assert all(line.startswith("service:db | x") for line in lines[:-4])
+
+
+async def test_a_hostile_event_leaves_the_event_loop_time_for_others_and_keeps_the_order(
+    harness: JobHarness, job
+) -> None:
+    text = b"-----BEGIN " * 380_000
+    secrets = [f"hunter22secret-{number}" for number in range(20)]
+    async with longest_turn() as longest, LogWriter(harness.db, job, 10 * CAP, secrets) as log:
+        await asyncio.sleep(0)
+        log.write(text)
+        log.write(b"\nhunt")
+        log.end_output()
+        log.note("the agent ended")
+        log.write(b"checks\n")
+    expected = f"{text.decode()}\nhunt\n[agentjobs] the agent ended\nchecks\n"
+    assert await text_of(harness, job.id) == expected
+    assert longest.cpu_seconds < 0.1

@@ -9,12 +9,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from agentjobs.clock import now_ms
 from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.logs.decoder import SERVICE_MARKER, LogDecoder, service_line
+from agentjobs.jobs.logs.paced_calls import PacedCalls
 from agentjobs.jobs.logs.source import LogSource
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.steps.recorder import StepRecorder
@@ -26,6 +28,9 @@ _log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 0.2
 _FINAL_ATTEMPTS = 10
 _MAX_CHUNK_LENGTH = 64 * 1024
+# As much as is read from an agent at once. One of its events may be 4 MiB, which take seconds if it
+# is full of what looks like the beginning of secrets.
+_PIECE_BYTES = 64 * 1024
 _MAX_NOTE_LENGTH = 2_000
 # Notes do not count against the log's limit, but an agent could cause any number of them.
 _MAX_NOTES_LENGTH = 256 * 1024
@@ -57,6 +62,7 @@ class LogWriter:
         self._clock_ms = clock_ms
         self._redactor, self._note_redactor = Redactor(), Redactor()
         self._decoder = LogDecoder()
+        self._calls = PacedCalls()
         self._redactors = [self._redactor, self._note_redactor]
         self._secrets: list[str] = []
         self._pending: deque[_Chunk] = deque()
@@ -105,18 +111,28 @@ class LogWriter:
 
     def write(self, data: bytes) -> None:
         """Output of the agent, split anywhere; output above the limit is dropped."""
-        if self._left > 0:
-            self._keep(self._redactor.feed(data))
+        pieces = (data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
+        self._calls.add(*(partial(self._write, piece) for piece in pieces))
 
     def end_output(self) -> None:
         """The program has ended: write what was held back."""
+        self._calls.add(self._end_output)
+
+    def note(self, line: str) -> None:
+        """Write a line of the service, with its marker, after the output until now."""
+        self._calls.add(partial(self._note, line))
+
+    def _write(self, data: bytes) -> None:
+        if self._left > 0:
+            self._keep(self._redactor.feed(data))
+
+    def _end_output(self) -> None:
         rest = self._redactor.end()
         if self._left > 0:
             self._keep(rest)
             self._add(self._decoder.end())
 
-    def note(self, line: str) -> None:
-        """Write a line of the service, with its marker."""
+    def _note(self, line: str) -> None:
         if self._notes_left <= 0:
             return
         text = service_line(self.redact(line))[:_MAX_NOTE_LENGTH]
@@ -131,7 +147,7 @@ class LogWriter:
         self._left -= len(output)
         self._add(self._decoder.feed(output))
         if self._left <= 0:
-            self.note("the log is full: further output of the agent is not kept")
+            self._note("the log is full: further output of the agent is not kept")
 
     def _add_lines(self, text: str) -> None:
         start = "\n" if self._is_inside_line else ""
@@ -164,6 +180,7 @@ class LogWriter:
             await self._flush()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), _FLUSH_SECONDS)
+        await self._calls.wait_until_done()
         for _ in range(_FINAL_ATTEMPTS):
             await self._flush()
             if not self._pending and self.steps.is_stored:
