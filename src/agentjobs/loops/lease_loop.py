@@ -121,21 +121,25 @@ class LeaseLoop:
         self._on_main_loop(self._stop, lost, renewal.cancel_requested)
 
     def _stop_all(self) -> None:
-        active = frozenset(job.claim for job in self._jobs.active_jobs)
-        # A job whose work is done stays active until its end can be stored.
-        if jobs := len(active - self._given_up):
-            self.lost_leases += jobs
-            _log.warning("%d jobs are stopped before their leases expire", jobs)
-        self._given_up = active
+        if lost := self._count_lost(frozenset(job.claim for job in self._jobs.active_jobs)):
+            _log.warning("%d jobs are stopped before their leases expire", len(lost))
         self._jobs.stop_all(Abandoned())
 
     def _stop(self, lost: frozenset[Claim], cancelled: frozenset[Claim]) -> None:
         # A job may have ended while its lease was being renewed.
-        if lost := lost & self._jobs.running_claims():
-            self.lost_leases += len(lost)
+        if lost := self._count_lost(lost & self._jobs.running_claims()):
             _log.warning("lost the claims on %s", ", ".join(job_id for job_id, _ in sorted(lost)))
         self._jobs.stop_claims(lost, Abandoned())
         self._jobs.stop_claims(cancelled, Cancelled())
+
+    def _count_lost(self, claims: frozenset[Claim]) -> frozenset[Claim]:
+        """Those that were not lost before: a stopped job stays active until it has ended, and one
+        whose work is done until its end can be stored."""
+        active = frozenset(job.claim for job in self._jobs.active_jobs)
+        new = claims - self._given_up
+        self._given_up = self._given_up & active | claims
+        self.lost_leases += len(new)
+        return new
 
     async def _run_on_main_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._main_loop))

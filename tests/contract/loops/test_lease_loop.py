@@ -36,12 +36,13 @@ class Jobs:
     active_jobs: list[ClaimedJob]
     stopped: dict[Claim, Outcome] = field(default_factory=dict)
     ending: frozenset[Claim] = frozenset()
+    renewals: int = 0
 
     def running_claims(self) -> frozenset[Claim]:
-        # A stopped job ends before the next renewal, as a rule.
-        return frozenset(job.claim for job in self.active_jobs) - self.ending - self.stopped.keys()
+        return frozenset(job.claim for job in self.active_jobs) - self.ending
 
     def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None:
+        self.renewals += isinstance(outcome, Cancelled)
         self.stopped |= dict.fromkeys(claims, outcome)
 
     def stop_all(self, outcome: Outcome) -> None:
@@ -131,6 +132,28 @@ async def test_lost_and_cancelled_jobs_are_stopped(harness: JobHarness, settings
         await until(lambda: isinstance(jobs.stopped.get(running.claim), Cancelled))
     assert ending.claim not in jobs.stopped
     assert loop.lost_leases == 1
+
+
+async def test_a_lost_job_counts_once_however_long_it_takes_to_stop(
+    harness: JobHarness, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caller = await harness.organization()
+    await harness.job(caller)
+    first = await harness.claim()
+    jobs = Jobs([first])
+    async with renewing(harness, settings, jobs) as loop:
+        await harness.db.transact(_take_away, first.id)
+        await until(lambda: first.claim in jobs.stopped)
+        await harness.job(caller)
+        second = await harness.claim()
+        jobs.active_jobs = [first, second]
+        await harness.db.transact(_take_away, second.id)
+        await until(lambda: second.claim in jobs.stopped)
+        renewals = jobs.renewals
+        await until(lambda: jobs.renewals > renewals + 2)
+    assert loop.lost_leases == 2
+    lost = [message for message in caplog.messages if message.startswith("lost the claims")]
+    assert lost == [f"lost the claims on {job.id}" for job in (first, second)]
 
 
 @on_postgresql
