@@ -30,9 +30,7 @@ func (s *supervisor) spawn() (int, *os.File, error) {
 	pid, err := s.reaper.start(func() (int, error) { return forkExec(files) })
 	files.closeChildEnds()
 	if err != nil {
-		files.output.Close()
-		files.request.Close()
-		files.failure.Close()
+		files.closeOwnEnds()
 		return 0, nil, err
 	}
 	// If the process dies early, its failure says so.
@@ -55,22 +53,39 @@ type pipes struct {
 
 func openPipes() (*pipes, error) {
 	p := &pipes{}
-	var err error
-	if p.null, err = os.Open(os.DevNull); err != nil {
+	if err := p.open(); err != nil {
+		p.closeChildEnds()
+		p.closeOwnEnds()
 		return nil, err
+	}
+	return p, nil
+}
+
+func (p *pipes) open() (err error) {
+	if p.null, err = os.Open(os.DevNull); err != nil {
+		return err
 	}
 	if p.output, p.childOutput, err = os.Pipe(); err != nil {
-		return nil, err
+		return err
 	}
 	if p.childRequest, p.request, err = os.Pipe(); err != nil {
-		return nil, err
+		return err
 	}
 	p.failure, p.childFailureEnd, err = os.Pipe()
-	return p, err
+	return err
 }
 
 func (p *pipes) closeChildEnds() {
-	for _, file := range []*os.File{p.null, p.childOutput, p.childRequest, p.childFailureEnd} {
+	closeAll(p.null, p.childOutput, p.childRequest, p.childFailureEnd)
+}
+
+func (p *pipes) closeOwnEnds() {
+	closeAll(p.output, p.request, p.failure)
+}
+
+// closeAll skips files that were never opened.
+func closeAll(files ...*os.File) {
+	for _, file := range files {
 		file.Close()
 	}
 }
