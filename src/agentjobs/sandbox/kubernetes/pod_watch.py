@@ -154,9 +154,8 @@ class PodWatch:
 
     def _apply(self, event: str, pod: Pod) -> None:
         self._refuse("")
-        if event != "BOOKMARK":
-            state = pod_state(pod)
-            self._update(state.after_deletion() if event == "DELETED" else state)
+        state = pod_state(pod)
+        self._update(state.after_deletion() if event == "DELETED" else state)
 
     def _update(self, state: PodState) -> None:
         self._states[state.name] = state
