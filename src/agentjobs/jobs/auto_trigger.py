@@ -131,30 +131,22 @@ async def reconcile(
     threshold = thresholds_from_row(repo).effective
     if threshold.is_off:
         return []
-    is_severe = _severity_check(threshold.level, context.settings.unrated_severity)
-    triggers = group_fixes(fixes, is_severe, repo["configured_grouping"] or DEFAULT_GROUPING)
+    unrated, grouping = context.settings.unrated_severity, repo["configured_grouping"]
+    triggers = triggers_for(fixes, threshold.level, unrated, grouping or DEFAULT_GROUPING)
     new = (trigger.without(known) for trigger in triggers)
     return await _trigger_all(context, repo, [each for each in new if each], threshold)
 
 
 def triggers_for(
-    findings: Iterable[FindingView],
+    fixes: Iterable[TriggeredFix],
     threshold: str,
     unrated: str,
     grouping: FixGrouping = DEFAULT_GROUPING,
 ) -> list[Trigger]:
-    """`unrated` is the level that counts for an unknown severity."""
-    return group_fixes(fixes_for(findings), _severity_check(threshold, unrated), grouping)
-
-
-def group_fixes(
-    fixes: Iterable[TriggeredFix],
-    is_severe: Callable[[TriggeredFix], bool],
-    grouping: FixGrouping,
-) -> list[Trigger]:
     """One trigger per group, the most severe first, without those of fixtures.
 
-    A group has all fixes of each package that has a severe one in the group.
+    A group has all fixes of each package that has a severe one in the group. `unrated` is the level
+    that counts for an unknown severity.
     """
     by_package: dict[tuple[str, ...], list[TriggeredFix]] = {}
     for fix in (each for each in fixes if not each.is_fixture):
@@ -162,21 +154,18 @@ def group_fixes(
         by_package.setdefault(key, []).append(fix)
     groups: dict[tuple[str, ...], list[TriggeredFix]] = {}
     for same in by_package.values():
-        if any(is_severe(fix) for fix in same):
+        if any(_is_severe(fix, threshold, unrated) for fix in same):
             groups.setdefault(_GROUP_KEYS[grouping](same[0]), []).extend(same)
     triggers = (Trigger(tuple(sorted(group, key=_rank))) for group in groups.values())
     return sorted(triggers, key=lambda trigger: trigger.fixes[0].rank)
 
 
-def _severity_check(threshold: str, unrated: str) -> Callable[[TriggeredFix], bool]:
-    def is_severe(fix: TriggeredFix) -> bool:
-        return any(
-            is_at_least(each.severity, threshold, unrated)
-            for each in fix.findings
-            if each.decision is None
-        )
-
-    return is_severe
+def _is_severe(fix: TriggeredFix, threshold: str, unrated: str) -> bool:
+    return any(
+        is_at_least(each.severity, threshold, unrated)
+        for each in fix.findings
+        if each.decision is None
+    )
 
 
 def _rank(fix: TriggeredFix) -> tuple[Any, ...]:

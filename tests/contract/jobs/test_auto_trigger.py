@@ -10,7 +10,7 @@ from agentjobs.advisories.findings import findings_of_repo
 from agentjobs.agents.catalog import Catalog
 from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest
-from agentjobs.jobs.auto_trigger import reconcile, triggers_for
+from agentjobs.jobs.auto_trigger import fixes_for, reconcile, triggers_for
 from agentjobs.jobs.auto_trigger_rows import FixKey, jobs_for_findings, take_over_fixes
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.outcomes import Completed
@@ -109,7 +109,7 @@ async def test_the_more_severe_fix_comes_first_even_without_a_score(
         msgspec.structs.replace(each, score=None) if each.name == "pyyaml" else each
         for each in await findings_of_repo(harness.db, repo_id)
     ]
-    triggers = triggers_for(reversed(findings), "low", "none")
+    triggers = triggers_for(fixes_for(reversed(findings)), "low", "none")
     assert [trigger.package for trigger in triggers] == ["pyyaml", "requests"]
 
 
@@ -175,7 +175,7 @@ async def test_a_group_has_only_packages_that_reach_the_threshold(harness: JobHa
     acme = await harness.organization()
     repo_id = await add_findings(harness, acme, REQUESTS, PYYAML)
     findings = await findings_of_repo(harness.db, repo_id)
-    (trigger,) = triggers_for(findings, "high", "none", "severity")
+    (trigger,) = triggers_for(fixes_for(findings), "high", "none", "severity")
     assert [fix.package for fix in trigger.fixes] == ["pyyaml"]
 
 
@@ -217,9 +217,10 @@ async def test_an_unrated_finding_counts_as_the_severity_of_the_setting(
         msgspec.structs.replace(each, severity="unknown", score=None)
         for each in await findings_of_repo(harness.db, repo_id)
     ]
-    assert len(triggers_for(findings, "medium", "medium")) == 1
-    assert triggers_for(findings, "high", "medium") == []
-    assert triggers_for(findings, "low", "none") == []
+    fixes = list(fixes_for(findings))
+    assert len(triggers_for(fixes, "medium", "medium")) == 1
+    assert triggers_for(fixes, "high", "medium") == []
+    assert triggers_for(fixes, "low", "none") == []
 
 
 async def test_the_most_specific_threshold_applies(harness: JobHarness) -> None:
