@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.environments import builds
+from agentjobs.environments import build_queries, builds
 from agentjobs.environments.build import BuildTask, BuildTools, build_environment
 from agentjobs.environments.build_log import BuildLog
 from agentjobs.environments.builds import Finished
@@ -70,7 +70,7 @@ class WorkerEnvironments:
         await builds.fail_abandoned(self._db)
         # Before the rows: a build has a row before it has a snapshot.
         stored = {each.snapshot.build_id: each for each in self.tools.snapshots.all()}
-        states = await builds.states_at(self._db, self.location)
+        states = await build_queries.states_at(self._db, self.location)
         gone = [each for each, state in states.items() if state == "ready" and each not in stored]
         if gone:
             await builds.mark_removed(self._db, gone)

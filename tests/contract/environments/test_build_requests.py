@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from agentjobs.environments import builds
+from agentjobs.environments import build_queries, builds
 from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.environments.repo_settings import load_repo_settings
 from agentjobs.jobs.environments.build_requests import request_environment_build
@@ -142,10 +142,10 @@ async def test_whoever_follows_a_log_is_woken_by_each_change(
 
 async def test_an_operator_finds_a_build_by_its_id_alone(environments: Environments) -> None:
     build_id = await environments.request()
-    found = await builds.find_any_build(environments.db, build_id)
+    found = await build_queries.find_any_build(environments.db, build_id)
     assert found is not None
     assert found.repo_id == environments.repo.id
-    assert await builds.find_any_build(environments.db, "env_none") is None
+    assert await build_queries.find_any_build(environments.db, "env_none") is None
 
 
 async def test_metrics_count_snapshots_and_builds(environments: Environments) -> None:

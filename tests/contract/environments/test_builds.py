@@ -1,7 +1,8 @@
 """Builds of environments as rows, on both databases."""
 
-from agentjobs.environments import builds
-from agentjobs.environments.builds import KEPT_ROWS, Finished, NewBuild
+from agentjobs.environments import build_queries, builds
+from agentjobs.environments.build_queries import KEPT_ROWS
+from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.environments.key import CacheFile, EnvironmentRequest
 from agentjobs.store.database import Database, Transaction
@@ -44,12 +45,12 @@ async def test_the_newest_snapshot_of_a_location_is_found(database: Database) ->
     newest = await ready(database, request)
     elsewhere = await ready(database, request, THERE)
     await ready(database, a_request("other.lock"))
-    found = await builds.find_ready(database, "repo_1", request.request_key, HERE)
+    found = await build_queries.find_ready(database, "repo_1", request.request_key, HERE)
     assert found[0].id == newest
     assert (found[0].size_bytes, found[0].setup_ms, found[0].key) == (7, 3, "k")
-    anywhere = await builds.find_ready(database, "repo_1", request.request_key)
+    anywhere = await build_queries.find_ready(database, "repo_1", request.request_key)
     assert {build.id for build in anywhere} >= {newest, elsewhere}
-    assert await builds.find_ready(database, "repo_2", request.request_key) == []
+    assert await build_queries.find_ready(database, "repo_2", request.request_key) == []
 
 
 async def test_a_commit_that_is_not_trusted_gets_the_snapshot_with_the_most_equal_files(
@@ -59,24 +60,24 @@ async def test_a_commit_that_is_not_trusted_gets_the_snapshot_with_the_most_equa
     best = await ready(database, a_request("a", "b"))
     await ready(database, a_request("c"))
     await ready(database, a_request("a", "b", "d", generation=1))
-    found = await builds.find_best(database, "repo_1", a_request("a", "b", "x"), HERE)
+    found = await build_queries.find_best(database, "repo_1", a_request("a", "b", "x"), HERE)
     assert found is not None
     assert found.id == best
-    assert await builds.find_best(database, "repo_1", a_request("a"), THERE) is None
+    assert await build_queries.find_best(database, "repo_1", a_request("a"), THERE) is None
 
 
 async def test_only_a_failure_after_the_job_was_created_fails_it(database: Database) -> None:
     request = a_request()
     build_id = await builds.begin_build(database, a_build(request))
     await builds.finish_build(database, build_id, Finished(error="exit code 2", log="no such file"))
-    failure = await builds.find_failure(database, "repo_1", request.request_key, 0)
+    failure = await build_queries.find_failure(database, "repo_1", request.request_key, 0)
     assert failure is not None
     assert failure.error == "exit code 2"
-    assert await builds.read_log(database, build_id) == "no such file"
+    assert await build_queries.read_log(database, build_id) == "no such file"
     later = await database.clock_ms() + 60_000
-    assert await builds.find_failure(database, "repo_1", request.request_key, later) is None
+    assert await build_queries.find_failure(database, "repo_1", request.request_key, later) is None
     await ready(database, request)
-    assert await builds.find_failure(database, "repo_1", request.request_key, 0) is None
+    assert await build_queries.find_failure(database, "repo_1", request.request_key, 0) is None
 
 
 async def test_a_requested_build_is_claimed_once(database: Database) -> None:
@@ -101,9 +102,9 @@ async def test_a_build_whose_worker_died_ends_and_fails_no_job(database: Databas
     await database.transact(expire)
     await builds.fail_abandoned(database)
     assert not await builds.renew_build(database, build_id, "too late")
-    [build] = await builds.list_builds(database, "repo_1")
+    [build] = await build_queries.list_builds(database, "repo_1")
     assert build.state == "removed"
-    assert await builds.find_failure(database, "repo_1", request.request_key, 0) is None
+    assert await build_queries.find_failure(database, "repo_1", request.request_key, 0) is None
 
 
 async def test_removed_snapshots_are_not_found_and_uses_are_counted(database: Database) -> None:
@@ -111,14 +112,14 @@ async def test_removed_snapshots_are_not_found_and_uses_are_counted(database: Da
     build_id = await ready(database, request)
     await builds.record_use(database, build_id)
     await builds.record_use(database, build_id)
-    build = await builds.find_build(database, "repo_1", build_id)
+    build = await build_queries.find_build(database, "repo_1", build_id)
     assert build is not None
     assert build.hits == 2
     assert build.used_at is not None
-    assert await builds.states_at(database, HERE) == {build_id: "ready"}
+    assert await build_queries.states_at(database, HERE) == {build_id: "ready"}
     await builds.mark_removed(database, [build_id])
-    assert await builds.states_at(database, HERE) == {}
-    assert await builds.find_ready(database, "repo_1", request.request_key, HERE) == []
+    assert await build_queries.states_at(database, HERE) == {}
+    assert await build_queries.find_ready(database, "repo_1", request.request_key, HERE) == []
 
 
 async def test_old_rows_of_a_repository_are_deleted_but_no_snapshot(database: Database) -> None:
@@ -127,6 +128,6 @@ async def test_old_rows_of_a_repository_are_deleted_but_no_snapshot(database: Da
         build_id = await builds.begin_build(database, a_build(a_request()))
         await builds.finish_build(database, build_id, Finished(error="failed"))
     await builds.begin_build(database, a_build(a_request()))
-    rows = await builds.list_builds(database, "repo_1", limit=1_000)
+    rows = await build_queries.list_builds(database, "repo_1", limit=1_000)
     assert len(rows) == KEPT_ROWS + 1
     assert kept in {row.id for row in rows}

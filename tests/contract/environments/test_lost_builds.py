@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.environments import builds, worker_environments
+from agentjobs.environments import build_queries, builds, worker_environments
 from agentjobs.environments.worker_environments import BuildHooks, WorkerEnvironments
 from agentjobs.sandbox.protocol import ImageUnavailable, SandboxError, SandboxLost
 from agentjobs.store.database import Database
@@ -42,7 +42,7 @@ async def end_of_build(
     )
     environments.start_build(task, BuildHooks(renew=nothing, end=end))
     await environments.wait_until_idle()
-    failure = await builds.find_failure(database, "repo_1", request.request_key, 0)
+    failure = await build_queries.find_failure(database, "repo_1", request.request_key, 0)
     return ends, None if failure is None else failure.error
 
 

@@ -14,7 +14,7 @@ from agentjobs.cli.repos.commands import Name
 from agentjobs.cli.repos.environment import environment
 
 if TYPE_CHECKING:
-    from agentjobs.environments.builds import Build
+    from agentjobs.environments.build_queries import Build
     from agentjobs.jobs.environments.status import EnvironmentStatus
     from agentjobs.repos.queries import RepoView
 
@@ -89,7 +89,7 @@ def show_log(
     """Print the log of a build, by its ID, or of the last build of a repository."""
 
     async def work(admin: Admin) -> "tuple[Build, str]":
-        from agentjobs.environments.builds import read_log
+        from agentjobs.environments.build_queries import read_log
 
         found = await _find_build(admin, org, name, build)
         return found, await read_log(admin.db, found.id)
@@ -107,7 +107,7 @@ def _build(
     name: str, org: str, data_dir: DataDir, *, is_rebuild: bool, no_wait: bool, json: bool
 ) -> None:
     async def work(admin: Admin) -> Ended:
-        from agentjobs.environments.builds import find_build
+        from agentjobs.environments.build_queries import find_build
         from agentjobs.jobs.environments.build_requests import request_environment_build
         from agentjobs.jobs.environments.status import can_build
 
@@ -144,7 +144,7 @@ def _build(
 
 async def _follow(admin: Admin, repo: "RepoView", build_id: str, *, is_quiet: bool) -> Ended:
     """Print the log as it grows, until the build has ended. It goes on if this is interrupted."""
-    from agentjobs.environments.builds import find_build, read_log
+    from agentjobs.environments.build_queries import find_build, read_log
 
     shown = ""
     while True:
@@ -188,7 +188,7 @@ def _print_new(shown: str, log: str) -> None:
 
 
 async def _find_build(admin: Admin, org: str, name: str, build_id: str) -> "Build":
-    from agentjobs.environments.builds import find_any_build, find_build, list_builds
+    from agentjobs.environments.build_queries import find_any_build, find_build, list_builds
     from agentjobs.identifiers import id_matcher
     from agentjobs.problems import Problem
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentjobs.environments.builds import Build
+    from agentjobs.environments.build_queries import Build
     from agentjobs.jobs.environments.status import EnvironmentStatus
 
 SOURCES = {

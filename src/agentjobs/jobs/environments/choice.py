@@ -5,8 +5,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from agentjobs.clock import now_ms
-from agentjobs.environments import builds
-from agentjobs.environments.builds import Build
+from agentjobs.environments import build_queries
+from agentjobs.environments.build_queries import Build
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import ImageError
 from agentjobs.environments.images.images import Images
@@ -62,20 +62,22 @@ class EnvironmentChoice:
     ) -> ReadyEnvironment | None:
         """A snapshot of exactly this environment."""
         location = self.environments.location
-        found = await builds.find_ready(self.db, self.repo_id, request.request_key, location)
+        found = await build_queries.find_ready(self.db, self.repo_id, request.request_key, location)
         return self._borrow_first(found, held)
 
     async def find_similar(
         self, request: EnvironmentRequest, held: contextlib.ExitStack
     ) -> ReadyEnvironment | None:
         """For a commit that is not trusted: the best snapshot of a trusted one."""
-        best = await builds.find_best(self.db, self.repo_id, request, self.environments.location)
+        best = await build_queries.find_best(
+            self.db, self.repo_id, request, self.environments.location
+        )
         return None if best is None else self._borrow_first([best], held)
 
     async def check_waiting(self, request: EnvironmentRequest) -> None:
         """Raises EnvironmentNotReady if somebody builds the environment or has it, and
         EnvironmentFailed if it could not be built."""
-        failure = await builds.find_failure(
+        failure = await build_queries.find_failure(
             self.db, self.repo_id, request.request_key, self.created_at
         )
         if failure is not None:
@@ -136,7 +138,7 @@ class EnvironmentChoice:
 
     async def _location_that_has(self, request: EnvironmentRequest) -> str | None:
         """Of a running worker that this job was not left to before."""
-        found = await builds.find_ready(self.db, self.repo_id, request.request_key)
+        found = await build_queries.find_ready(self.db, self.repo_id, request.request_key)
         key = hold_key(self.repo_id, request.request_key)
         for location in {build.location for build in found} - {self.environments.location}:
             if location is not None and await self._is_alive(location):

@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from agentjobs.environments import builds
+from agentjobs.environments import build_queries, builds
 from agentjobs.environments.build import BuildTask
-from agentjobs.environments.builds import Build, Finished, NewBuild
+from agentjobs.environments.build_queries import Build
+from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import ImageError
 from agentjobs.environments.network import SetupAccess
@@ -155,7 +156,9 @@ class RequestedBuilds:
         """Whether a snapshot here has the images that the registries have now."""
         location = self.environments.location
         request, images = requested.request, self.environments.tools.images
-        ready = await builds.find_ready(self._db, build.repo_id, request.request_key, location)
+        ready = await build_queries.find_ready(
+            self._db, build.repo_id, request.request_key, location
+        )
         if not ready:
             return False
         digests = {

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.clock import now_ms
-from agentjobs.environments import builds
-from agentjobs.environments.builds import Build
+from agentjobs.environments import build_queries
+from agentjobs.environments.build_queries import Build
 from agentjobs.jobs.environments.definition_source import DefinitionInEffect, load_definition
 from agentjobs.jobs.queue.fleet import silent_ms
 from agentjobs.repos.queries import RepoView
@@ -67,7 +67,7 @@ async def with_builds(
     )
     return EnvironmentStatus(
         effective=effective,
-        builds=tuple(await builds.list_builds(db, repo_id)),
+        builds=tuple(await build_queries.list_builds(db, repo_id)),
         hosts={row["location"]: row["hostname"] for row in rows},
     )
 

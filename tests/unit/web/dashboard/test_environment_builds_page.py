@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 
-from agentjobs.environments import builds
+from agentjobs.environments import build_queries, builds
 from agentjobs.environments.builds import Finished
 from agentjobs.environments.repo_settings import load_repo_settings
 from agentjobs.jobs.environments.build_requests import request_environment_build
@@ -48,7 +48,7 @@ async def test_a_page_shows_the_snapshot_its_worker_and_its_log(
     sample_dashboard: Dashboard,
 ) -> None:
     repo = await repo_of(sample_dashboard)
-    failed, ready = await builds.list_builds(sample_dashboard.db, repo.id)
+    failed, ready = await build_queries.list_builds(sample_dashboard.db, repo.id)
     page = await sample_dashboard.viewer.open(PATH)
     assert "Set by an administrator." in page.text
     for text in (failed.id, ready.id, "1.0 GiB", "a" * 12, "build-1", "setup failed", "installing"):
@@ -65,7 +65,7 @@ async def test_a_page_shows_the_snapshot_its_worker_and_its_log(
 
 async def test_builds_of_other_repositories_are_not_found(sample_dashboard: Dashboard) -> None:
     other = await repo_of(sample_dashboard, "other")
-    foreign = (await builds.list_builds(sample_dashboard.db, other.id))[0].id
+    foreign = (await build_queries.list_builds(sample_dashboard.db, other.id))[0].id
     for suffix in ("", "/log", "/stream"):
         for build_id in (foreign, "env_none"):
             response = await sample_dashboard.admin.get(f"{PATH}{suffix}?build={build_id}")
@@ -111,7 +111,7 @@ async def test_the_log_of_a_running_build_is_live(sample_dashboard: Dashboard) -
 @pytest.mark.parametrize("has_snapshot", [True, False])
 async def test_a_job_links_to_its_snapshot(sample_dashboard: Dashboard, has_snapshot: bool) -> None:
     repo = await repo_of(sample_dashboard)
-    build_id = (await builds.list_builds(sample_dashboard.db, repo.id))[-1].id
+    build_id = (await build_queries.list_builds(sample_dashboard.db, repo.id))[-1].id
     environment = {
         "build_id": build_id if has_snapshot else None,
         "image": "python:3.12",
@@ -137,7 +137,7 @@ async def test_a_job_that_failed_with_its_environment_links_to_the_log(
     sample_dashboard: Dashboard,
 ) -> None:
     repo = await repo_of(sample_dashboard)
-    build_id = (await builds.list_builds(sample_dashboard.db, repo.id))[0].id
+    build_id = (await build_queries.list_builds(sample_dashboard.db, repo.id))[0].id
     job_id = sample_dashboard.samples["acme"].failed_job
     await write(
         sample_dashboard.db,

@@ -6,7 +6,8 @@ from typing import Any
 from markupsafe import Markup
 from starlette.responses import Response
 
-from agentjobs.environments.builds import TOPIC, Build, find_build, log_topic, read_log
+from agentjobs.environments.build_queries import Build, find_build, read_log
+from agentjobs.environments.builds import TOPIC, log_topic
 from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.jobs.environments.build_requests import request_environment_build
 from agentjobs.jobs.environments.definition_source import DefinitionInEffect, load_definition
