@@ -6,6 +6,7 @@ import pytest
 
 from agentjobs.advisories.decisions import NewDecision, RepoPackage, decide
 from agentjobs.jobs.views.repo_lines import RepoFilter, RepoLine, list_repo_lines
+from agentjobs.jobs.views.repo_suggestions import suggest_repos
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
 from tests.support.jobs import JobHarness, insert_repo
@@ -120,3 +121,22 @@ async def _insert_pulls(tx: Transaction) -> None:
             branch=f"b{number}",
             state=state,
         )
+
+
+async def test_suggestions_begin_with_the_repositories_of_the_newest_jobs(
+    harness: JobHarness, caller: Caller
+) -> None:
+    async def suggested(**options: Any) -> list[str]:
+        repos = await suggest_repos(harness.db, caller.organization_id, **{"limit": 9} | options)
+        return [repo.full_name for repo in repos]
+
+    assert sorted(await suggested()) == ["acme/Api", "acme/shop", "acme/web"]
+    await harness.job(caller, repo="acme/web")
+    assert (await suggested())[0] == "acme/web"
+    assert await suggested(limit=1) == ["acme/web"]
+    assert await suggested(search="API") == ["acme/Api"]
+    assert await suggested(search="_") == []
+    await change(harness, "acme/web", "index_status = 'indexing'")
+    assert (await suggested())[-1] == "acme/web"
+    await change(harness, "acme/web", "disconnected_at = 1")
+    assert "acme/web" not in await suggested()

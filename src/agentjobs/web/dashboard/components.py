@@ -7,10 +7,12 @@ from starlette.responses import Response
 from agentjobs.clock import DAY_MS, HOUR_MS, iso_utc, now_ms
 from agentjobs.jobs.phases import PhaseView
 from agentjobs.problems import Problem
+from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.jobs.phase_bars import run_bars
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.plots import plots
 from agentjobs.web.dashboard.plots.plots import Plot, PlotSeries
+from agentjobs.web.dashboard.repo_choice import RepoChoice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.static_files import static_files
 from agentjobs.web.dashboard.text import markdown
@@ -77,6 +79,10 @@ _PHASES = (
 _FAILED_PHASES = (PhaseView("queued", 3, _AT, _AT, 9_000), PhaseView("agent", 3, _AT, _AT, 30_000))
 
 
+_REPO = RepoView("repo_1", "acme/shop", "local", "ready", 1, "main", None, None, None, ())
+_MANY_REPOS = RepoChoice(name="shop", repo=None, repos=[_REPO], is_list=False, has_repos=True)
+
+
 async def show(request: PageRequest) -> Response:
     now = now_ms()
     return await request.render(
@@ -86,6 +92,7 @@ async def show(request: PageRequest) -> Response:
         colors=_colors(),
         states=_STATES,
         severities=_SEVERITIES,
+        many_repos=_MANY_REPOS,
         now=now,
         moments=(now - 5_000, now - HOUR_MS, now - 3 * DAY_MS, now - 90 * DAY_MS, now + HOUR_MS),
         prose=markdown.render(_PROSE),

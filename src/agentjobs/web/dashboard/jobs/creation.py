@@ -15,7 +15,6 @@ from agentjobs.jobs.model import Priority, create_job_request
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.validation import request_faults
 from agentjobs.problems import Problem
-from agentjobs.repos.queries import list_repos
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.requests import null_character_faults, parse_object
 from agentjobs.web.dashboard.forms import Form
@@ -24,6 +23,7 @@ from agentjobs.web.dashboard.jobs.detail import show as show_job
 from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, field_error, for_page
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 
 _FIELDS = (
@@ -90,7 +90,6 @@ async def follow_up(request: PageRequest) -> Response:
 async def _page(
     request: PageRequest, form_values: dict[str, str], problem: Problem | None = None
 ) -> Response:
-    repos = await list_repos(request.db, request.organization_id)
     fleet = await request.context.jobs.fleet.state()
     agents = agent_options(request)
     allowed = [agent_id for agent_id, _, unavailable in agents if not unavailable]
@@ -106,15 +105,7 @@ async def _page(
         field_errors=by_field(problem),
         priority_options=[(name, name.capitalize()) for name in get_args(Priority)],
         shows_options=any(form_values[name].strip() for name in _ADVANCED),
-        has_repos=bool(repos),
-        repo_options=[
-            (
-                repo.full_name,
-                repo.full_name,
-                None if repo.index_status == "ready" else "still indexing",
-            )
-            for repo in repos
-        ],
+        repo_choice=await load_repo_choice(request, form_values["repo"].strip()),
         agent_options=agents,
         without_worker=[agent_id for agent_id, _, _ in agents if not fleet.slots_for(agent_id)],
     )

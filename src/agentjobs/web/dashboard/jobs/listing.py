@@ -12,11 +12,11 @@ from agentjobs.jobs.states import STATUSES
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import JobPage, list_lines
 from agentjobs.problems import Problem
-from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
+from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
 
@@ -33,7 +33,7 @@ async def show(request: PageRequest) -> Response:
         page = await _page(request, _filter(filters, request.zone))
     except Problem as error:
         page, problem = JobPage([], None, None), error
-    repos = await list_repos(request.db, request.organization_id)
+    repo_choice = await load_repo_choice(request, filters["repo"])
     agents = sorted(agent.id for agent in request.context.catalog.all())
     return await request.render(
         "jobs/list.html",
@@ -43,9 +43,9 @@ async def show(request: PageRequest) -> Response:
         filters=filters,
         is_filtered=any(filters.values()),
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
-        repo_options=[("", "any"), *((repo.full_name, repo.full_name) for repo in repos)],
+        repo_choice=repo_choice,
         agent_options=[("", "any"), *((agent, agent) for agent in agents)],
-        has_repos=bool(repos),
+        has_repos=repo_choice.has_repos,
     )
 
 

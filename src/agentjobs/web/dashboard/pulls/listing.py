@@ -17,11 +17,11 @@ from agentjobs.jobs.views.pull_lines import (
 from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import PullCursor
-from agentjobs.repos.queries import list_repos
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repo_addresses import REPO
+from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
 
@@ -48,12 +48,12 @@ async def stream_of_repo(request: PageRequest) -> Response:
 
 
 async def _page(request: PageRequest, repo: str | None) -> Response:
-    repos = await list_repos(request.db, request.organization_id)
-    if repo is not None and all(each.full_name != repo for each in repos):
+    filters = _read_filters(request, repo)
+    repo_choice = await load_repo_choice(request, repo or filters["repo"])
+    if repo is not None and repo_choice.repo is None:
         raise Problem(
             "repo_not_found", "No repository with this name is connected to your organization."
         )
-    filters = _read_filters(request, repo)
     authors = await recent_authors(request.db, request.organization_id)
     agents = sorted(agent.id for agent in request.context.catalog.all())
     return await request.render(
@@ -61,7 +61,7 @@ async def _page(request: PageRequest, repo: str | None) -> Response:
         **await _rows(request, repo, filters),
         states=[(each, _address(request, repo, {**filters, "state": each})) for each in _STATES],
         all_states=_address(request, repo, {**filters, "state": ""}),
-        repo_options=[("", "any"), *((each.full_name, each.full_name) for each in repos)],
+        repo_choice=repo_choice,
         author_options=[
             ("", "anyone"),
             *((each.id, "CVE fixes" if each.id == SERVICE_ID else each.name) for each in authors),
