@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 from msgspec import Meta
 
+from agentjobs.agents.steps import StepKind
 from agentjobs.json_fields import Rule, doc, faults_of, fields_of, text
 from agentjobs.problems import Fault
 
@@ -127,6 +128,13 @@ class ReadLog(msgspec.Struct, frozen=True):
         int,
         Meta(description="Read at most this much of the end.", ge=1, le=MAX_LOG_BYTES),
     ] = 10_000
+
+
+class ReadSteps(msgspec.Struct, frozen=True):
+    job_id: JobId
+    kind: Annotated[StepKind | None, doc("Only steps of this kind.")] = None
+    limit: Annotated[int, Meta(description="At most this many.", ge=1, le=100)] = 50
+    cursor: Cursor = None
 
 
 class ReadDiff(msgspec.Struct, frozen=True):

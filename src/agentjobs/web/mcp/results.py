@@ -1,4 +1,4 @@
-"""The tools that read what a job left: its log, its diff and its report, never more than asked for.
+"""The tools that read what a job left: log, steps, diff and report, never more than asked for.
 
 All of it was written by agents and repositories.
 """
@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentjobs.web.mcp.arguments import OneJob, ReadDiff, ReadLog
+from agentjobs.web.mcp.arguments import OneJob, ReadDiff, ReadLog, ReadSteps
 from agentjobs.web.mcp.rest_api import (
     RestApi,
     RestError,
     RestRequest,
     fetch_job,
+    fetch_json,
     job_path,
     unexpected_response,
 )
@@ -21,6 +22,7 @@ from agentjobs.web.mcp.tool import ToolCall, ToolResult
 
 MAX_REPORT_BYTES = 100_000
 MAX_DIFF_FILES = 200
+MAX_DETAIL_BYTES = 1_000
 
 _LOG_TRUNCATED_HEADER = "x-log-truncated"
 
@@ -60,6 +62,25 @@ async def read_log(call: ToolCall) -> ToolResult:
     content = {"job_id": arguments.job_id, "log": text, "truncated": is_cut}
     part = "the end of the log" if is_cut else "the whole log"
     return ToolResult(content, _as_data(f"{part} of {arguments.job_id}", text))
+
+
+async def read_steps(call: ToolCall) -> ToolResult:
+    arguments: ReadSteps = call.arguments
+    query = {"limit": str(int(arguments.limit)), "kind": arguments.kind, "cursor": arguments.cursor}
+    given = {name: value for name, value in query.items() if value is not None}
+    request = RestRequest("GET", job_path(arguments.job_id, "steps"), given)
+    page = await fetch_json(call.api, request, "steps")
+    steps = [
+        {**step, "detail": _cut(step["detail"], MAX_DETAIL_BYTES)[0]} for step in page["steps"]
+    ]
+    cursor = page.get("next_cursor")
+    lines = [_describe_step(step) for step in steps] or ["There are none."]
+    if cursor is not None:
+        lines.append(f"There are more: call again with the cursor {cursor}")
+    content = {"job_id": arguments.job_id, "steps": steps, "next_cursor": cursor}
+    return ToolResult(
+        content, _as_data(f"what the agent of {arguments.job_id} did", "\n".join(lines))
+    )
 
 
 async def read_diff(call: ToolCall) -> ToolResult:
@@ -153,6 +174,13 @@ def _diff_text(diff: Diff) -> str:
     if diff.truncated or any(file.patch_truncated for file in diff.files):
         lines.append("[cut: ask for one file with `path`]")
     return "\n".join(lines)
+
+
+def _describe_step(step: dict[str, Any]) -> str:
+    exit_code = step.get("exit_code")
+    result = step["state"] if exit_code is None else f"{step['state']}, exit code {exit_code}"
+    text = f"{step['sequence']}. {step['kind']} ({result}): {step['title']}"
+    return f"{text}\n{step['detail']}" if step["detail"] else text
 
 
 def _as_data(what: str, text: str) -> str:

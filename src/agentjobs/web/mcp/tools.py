@@ -106,6 +106,15 @@ TOOLS = (
         results.read_log,
     ),
     Tool(
+        "read_steps",
+        "Read a job's steps",
+        "Read what the agent of a job did, in order and also while it runs: files read and changed,"
+        " commands with exit codes, messages and model calls. Shorter than the log; agents that"
+        " report no steps have only their model calls." + _UNTRUSTED,
+        arguments.ReadSteps,
+        results.read_steps,
+    ),
+    Tool(
         "read_diff",
         "Read a job's diff",
         "Read what a job changed: the files, and their patches as far as they fit. Ask for one file"

@@ -151,7 +151,7 @@ async def test_jobs_of_another_organization_do_not_exist(
     await service.harness.organization("other")
     async with connect(await service.key("other")) as client:
         assert (await call_tool(client, "list_jobs"))["jobs"] == []
-        for tool in ("get_job", "watch_job", "cancel_job", "read_log", "read_report"):
+        for tool in ("get_job", "watch_job", "cancel_job", "read_log", "read_steps", "read_report"):
             result = await client.call_tool(tool, {"job_id": job_id})
             unknown = await client.call_tool(tool, {"job_id": UNKNOWN})
             assert error_code(result) == error_code(unknown) == "job_not_found"
