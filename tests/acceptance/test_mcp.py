@@ -67,7 +67,7 @@ async def test_a_model_follows_a_job_from_its_creation_to_its_diff(
         messages.append(message)
 
     async with connect(service, key, mode) as client:
-        assert len((await client.list_tools()).tools) == 12
+        assert len((await client.list_tools()).tools) == 13
         receipt = await call(
             client, "create_job", repo="acme/shop", agent="edit", labels={"from": "mcp"}
         )
