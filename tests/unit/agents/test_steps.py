@@ -201,4 +201,18 @@ def test_only_the_first_blocks_of_an_event_are_steps(preset: str, event: str) ->
 
 def test_the_detail_of_a_change_has_only_its_beginning() -> None:
     step = tool_step("Edit", {"file_path": "a", "old_string": "\n" * 10**6, "new_string": "b"})
-    assert len(step.detail) < 50_000
+    assert step.detail == "\n".join(["-"] * 4_000) + "\n+b"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "detail"),
+    [
+        ("a\nb\n", "a\n", "-a\n-b\n+a"),
+        ("", "a\n\nb", "+a\n+\n+b"),
+        ("a\x0cb", "\n", "-a\x0cb\n+"),
+        ("", "", ""),
+    ],
+)
+def test_a_change_has_its_old_and_its_new_lines(old: str, new: str, detail: str) -> None:
+    arguments = {"file_path": "a", "old_string": old, "new_string": new}
+    assert tool_step("Edit", arguments).detail == detail

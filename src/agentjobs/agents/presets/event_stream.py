@@ -166,13 +166,8 @@ def truncate(value: Any) -> str:
 
 
 def indent(text: str) -> str:
-    return prefix_lines("  ", text)
-
-
-def prefix_lines(prefix: str, text: str) -> str:
-    """As one join: hundreds of texts with thousands of lines each may come at once."""
     lines = text.splitlines()
-    return prefix + f"\n{prefix}".join(lines) if lines else ""
+    return "  " + "\n  ".join(lines) if lines else ""
 
 
 def objects_in(value: Any) -> Iterator[Event]:

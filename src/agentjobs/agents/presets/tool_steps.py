@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping
 
-from agentjobs.agents.presets.event_stream import Event, prefix_lines, text_of
+from agentjobs.agents.presets.event_stream import Event, text_of
 from agentjobs.agents.steps import Step, StepKind
 from agentjobs.sandbox.mounts import WORKSPACE
 
@@ -22,8 +22,10 @@ _PATHS = ("file_path", "filePath", "notebook_path", "path")
 _SUBJECTS = ("description", "pattern", "query", "url", "name")
 _OLD = ("old_string", "oldString")
 _NEW = ("new_string", "newString", "content", "new_source", "patchText")
-# More of a change is not shown.
+# More of a change is not shown. A line has a sign and an end: one event may have hundreds of
+# changes with nothing but empty lines.
 _MAX_CHANGE_LENGTH = 8_000
+_MAX_CHANGE_LINES = _MAX_CHANGE_LENGTH // 2
 # Longer scripts are shown with their shell.
 _MAX_SHELL_LENGTH = 4_096
 
@@ -61,8 +63,14 @@ def script_of(command: str) -> str:
 
 
 def _change(arguments: Event) -> str:
-    old, new = (_first(arguments, names)[:_MAX_CHANGE_LENGTH] for names in (_OLD, _NEW))
-    return "\n".join(filter(None, (prefix_lines("-", old), prefix_lines("+", new))))
+    old, new = _first(arguments, _OLD), _first(arguments, _NEW)
+    return "\n".join(filter(None, (_signed_lines("-", old), _signed_lines("+", new))))
+
+
+def _signed_lines(sign: str, text: str) -> str:
+    beginning = text[:_MAX_CHANGE_LENGTH].removesuffix("\n")
+    lines = beginning.split("\n", _MAX_CHANGE_LINES)[:_MAX_CHANGE_LINES]
+    return sign + f"\n{sign}".join(lines) if text else ""
 
 
 def _first(arguments: Event, names: tuple[str, ...]) -> str:
