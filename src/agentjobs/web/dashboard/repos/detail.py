@@ -46,29 +46,17 @@ async def show(request: PageRequest) -> Response:
 
 
 def repo_page_route(name: str, handler: PageHandler) -> PageRoute:
-    """A subpage. With nested groups, a repository itself may have this name."""
+    """A subpage or its stream. With nested groups, a repository itself may have the page's name."""
+    page, is_stream = name.removesuffix("/stream"), name.endswith("/stream")
 
     async def handle(request: PageRequest) -> Response:
         try:
             return await handler(request)
         except NoSuchRepository:
-            request.http.path_params["full_name"] += f"/{name}"
-            return await show(request)
+            request.http.path_params["full_name"] += f"/{page}"
+            return await (stream if is_stream else show)(request)
 
     return PageRoute("GET", f"{REPO_PATH}/{name}", "viewer", handle)
-
-
-def repo_stream_route(name: str, handler: PageHandler) -> PageRoute:
-    """The stream of a subpage. Below a group, it may be the stream of a repository of this name."""
-
-    async def handle(request: PageRequest) -> Response:
-        try:
-            return await handler(request)
-        except NoSuchRepository:
-            request.http.path_params["full_name"] += f"/{name}"
-            return await stream(request)
-
-    return PageRoute("GET", f"{REPO_PATH}/{name}/stream", "viewer", handle)
 
 
 async def stream(request: PageRequest) -> Response:

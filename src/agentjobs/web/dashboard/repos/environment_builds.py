@@ -19,7 +19,7 @@ from agentjobs.web.dashboard.jobs.log import newest_lines
 from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
-from agentjobs.web.dashboard.repos.detail import repo_page_route, repo_stream_route
+from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.ansi import AnsiLines, PlainLines
@@ -134,7 +134,7 @@ def _plain_text(log: str) -> str:
 
 
 ROUTES: Routes = [
-    repo_stream_route("environment", stream),
+    repo_page_route("environment/stream", stream),
     repo_page_route("environment/log", log_as_text),
     PageRoute("POST", f"{REPO_PATH}/environment/build", "admin", build),
     PageRoute("POST", f"{REPO_PATH}/environment/rebuild", "admin", rebuild),

@@ -14,7 +14,7 @@ from agentjobs.repos.queries import RepoView
 from agentjobs.repos.thresholds import load_thresholds, set_repo_threshold
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.repos.detail import repo_page_route, repo_stream_route
+from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
 from agentjobs.web.dashboard.repos.threshold_text import repo_options
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -114,7 +114,7 @@ def _path(repo: RepoView) -> str:
 
 ROUTES: Routes = [
     repo_page_route("settings", show),
-    repo_stream_route("settings", stream),
+    repo_page_route("settings/stream", stream),
     PageRoute("POST", f"{REPO_PATH}/disconnect", "admin", disconnect),
     PageRoute("POST", f"{REPO_PATH}/auto-trigger", "admin", set_threshold),
     PageRoute("POST", f"{REPO_PATH}/lift", "admin", unprotect_path),
