@@ -59,9 +59,9 @@ async def test_a_failed_delivery_is_explained_and_sent_again(
 ) -> None:
     with receiver(lambda _: 500) as webhook_receiver:
         await admin.goto("/settings/webhooks")
-        await admin.get_by_text("Add endpoint").first.click()
+        await admin.get_by_text("Add webhook").first.click()
         await admin.get_by_label("Endpoint URL", exact=True).fill(webhook_receiver.url)
-        await admin.get_by_role("button", name="Add endpoint").click()
+        await admin.get_by_role("button", name="Add webhook").click()
         secret = await admin.get_by_label("Webhook secret").inner_text()
 
         job = service.api.finish(REPO, "crash")
@@ -96,6 +96,6 @@ async def test_a_failed_delivery_is_explained_and_sent_again(
         await admin.get_by_role("link", name=webhook_receiver.url).click()
         assert secret not in await admin.content()
         await admin.get_by_label("Actions: ").click()
-        await admin.get_by_text("Remove endpoint…").click()
-        await admin.get_by_role("button", name="Remove endpoint", exact=True).click()
+        await admin.get_by_text("Remove webhook…").click()
+        await admin.get_by_role("button", name="Remove webhook", exact=True).click()
         await expect(admin.get_by_role("link", name=webhook_receiver.url)).to_have_count(0)

@@ -30,7 +30,7 @@ _NO_ACCESS = (
 )
 _UNKNOWN_ACCESS = (
     "No follow-up was started: the service cannot read who has write access to this repository. Its"
-    " administrators find the missing permission on the repository's page."
+    " admins find the missing permission on the repository's page."
 )
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ async def handle_comment(
     platform: Platform,
     refusals: Refusals,
 ) -> str | None:
-    """Handle a new comment on a pull request; returns what an administrator should know.
+    """Handle a new comment on a pull request; returns what an admin should know.
 
     Raises ForgeError and CommentDeferred.
     """
@@ -96,7 +96,7 @@ async def respond_to_comment(
     comment: Comment,
     refusals: Refusals,
 ) -> str | None:
-    """Start the requested follow-up once and reply; returns what an administrator should know.
+    """Start the requested follow-up once and reply; returns what an admin should know.
 
     Raises ForgeError and CommentDeferred.
     """

@@ -1,4 +1,4 @@
-"""Lets administrators remove the service's default protection from paths of a repository.
+"""Lets admins remove the service's default protection from paths of a repository.
 
 The paths that a repository protects in `.agentjobs.toml` are not affected.
 """

@@ -50,7 +50,7 @@ async def test_a_page_shows_the_snapshot_its_worker_and_its_log(
     repo = await repo_of(sample_dashboard)
     failed, ready = await build_queries.list_builds(sample_dashboard.db, repo.id)
     page = await sample_dashboard.viewer.open(PATH)
-    assert "Set by an administrator." in page.text
+    assert "Set by an admin." in page.text
     for text in (failed.id, ready.id, "1.0 GiB", "a" * 12, "build-1", "setup failed", "installing"):
         assert text in page.text
     assert "sha256:" not in page.text

@@ -51,7 +51,7 @@ async def test_without_connections_the_page_explains_platforms(dashboard):
     assert "Connect GitHub, GitLab, Gitea or Forgejo with a token" in page.text
     assert "#add" in page.links
     page = await dashboard.member.open(HERE)
-    assert "An administrator can connect" in page.text
+    assert "An admin can connect" in page.text
     assert not page.has_form(HERE)
     assert HERE in page.links
 

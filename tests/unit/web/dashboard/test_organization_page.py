@@ -88,5 +88,5 @@ async def test_an_administrator_sets_the_severity_that_starts_jobs(
     assert error_page.status == 400
     assert "is not a severity" in error_page.text
     member = await dashboard.member.open(PATH)
-    assert "Current setting: Critical only . An administrator can change it." in member.text
+    assert "Current setting: Critical only . An admin can change it." in member.text
     assert not member.has_form(form)

@@ -32,7 +32,7 @@ async def jira(dashboard):
 async def test_without_trackers_the_page_explains_them(dashboard):
     page = await dashboard.member.open(HERE)
     assert "No trackers" in page.text
-    assert "An administrator can add" in page.text
+    assert "An admin can add" in page.text
     assert not page.has_form("/jira")
 
 

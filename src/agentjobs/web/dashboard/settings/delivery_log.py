@@ -127,7 +127,7 @@ async def redeliver_all_failed(request: PageRequest) -> Response:
     banner = f"Redelivering {result.count:,} failed deliveries."
     if result.skipped:
         banner += (
-            f" {result.skipped:,} were skipped because their endpoints are disabled or removed."
+            f" {result.skipped:,} were skipped because their webhooks are disabled or removed."
         )
     if result.left:
         banner += f" {result.left:,} remain; submit the form again to redeliver them."
@@ -197,8 +197,8 @@ def _for_page(problem: Problem) -> Problem:
     messages = {
         "delivery_not_found": _NOT_FOUND,
         "ping_not_redelivered": "A test cannot be redelivered; send a new one instead.",
-        "endpoint_disabled": "The endpoint is disabled. Enable it first, then redeliver.",
-        "endpoint_removed": "The endpoint was removed, so this cannot be redelivered.",
+        "endpoint_disabled": "The webhook is disabled. Enable it first, then redeliver.",
+        "endpoint_removed": "The webhook was removed, so this cannot be redelivered.",
     }
     return Problem(problem.code, messages.get(problem.code, problem.message))
 

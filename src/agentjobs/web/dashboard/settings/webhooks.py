@@ -164,13 +164,13 @@ async def promote(request: PageRequest) -> Response:
 async def disable(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
     await endpoints.disable_endpoint(request.db, request.organization, endpoint.id)
-    return request.redirect(_endpoint_path(endpoint), banner="The endpoint was disabled.")
+    return request.redirect(_endpoint_path(endpoint), banner="The webhook was disabled.")
 
 
 async def enable(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
     await endpoints.enable_endpoint(request.db, request.organization, endpoint.id)
-    banner = "The endpoint was enabled. You can redeliver failed deliveries from the delivery log."
+    banner = "The webhook was enabled. You can redeliver failed deliveries from the delivery log."
     return request.redirect(_endpoint_path(endpoint), banner=banner)
 
 
@@ -184,7 +184,7 @@ async def _endpoint(request: PageRequest) -> Endpoint:
     try:
         return await find_endpoint(request.db, request.organization, request.path_param("id"))
     except Problem:
-        raise Problem("not_found", "There is no such endpoint. It may have been removed.") from None
+        raise Problem("not_found", "There is no such webhook. It may have been removed.") from None
 
 
 async def _list_page(
@@ -264,7 +264,7 @@ def _for_page(problem: Problem) -> Problem:
         )
         return Problem(problem.code, message)
     if problem.code == "too_many_endpoints":
-        message = "The limit of endpoints is reached. Remove an endpoint that is not needed."
+        message = "The limit of webhooks is reached. Remove one that is not needed."
         return Problem(problem.code, message)
     return problem
 
