@@ -51,8 +51,8 @@ MUTANTS: dict[str, tuple[Edit, ...]] = {
     "event-dropped": (
         Edit(
             "webhooks/events.py",
-            "await _INSERT_DELIVERY.run(tx, deliveries)",
-            "await _INSERT_DELIVERY.run(tx, deliveries[:1])",
+            "    return deliveries\n",
+            "    return deliveries[:1]\n",
         ),
     ),
     # A job whose worker was lost is not completed by its open pull request.

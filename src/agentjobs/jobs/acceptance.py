@@ -12,6 +12,7 @@ from agentjobs.organizations.budgets import nanousd, usd_text
 from agentjobs.problems import Problem
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Transaction, values_of
+from agentjobs.webhooks.events import ENDPOINTS_OF_ORGANIZATION
 
 _INDEXING_RETRY_SECONDS = 5
 _QUEUE_FULL_RETRY_SECONDS = 30
@@ -29,6 +30,8 @@ class Admission(msgspec.Struct, frozen=True):
     active_jobs: int
     # Since when the organization is paused.
     paused_at: int | None
+    # The organization's active endpoints: see `decode_endpoints`.
+    endpoints: str | None = None
 
 
 _EXPRESSIONS = {
@@ -37,6 +40,7 @@ _EXPRESSIONS = {
     "required_tags": "r.required_tags",
     "job_budget_nanousd": "o.job_budget_nanousd",
     "paused_at": "o.paused_at",
+    "endpoints": ENDPOINTS_OF_ORGANIZATION,
     # Without the hint SQLite scans all jobs of the organization. Without the order PostgreSQL may
     # read the waiting jobs of all organizations, by their agents, until the table is analyzed.
     "queued_jobs": "COALESCE({queued_jobs}, (SELECT COUNT(*) FROM"

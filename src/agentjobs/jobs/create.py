@@ -28,6 +28,7 @@ from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
 from agentjobs.store.grouping import transact_together
 from agentjobs.tracing.spans import begin_trace
+from agentjobs.webhooks.events import decode_endpoints
 
 
 class CreatedJob(msgspec.Struct, frozen=True):
@@ -95,7 +96,11 @@ async def _create_all(tx: Transaction, requests: Sequence[_Request]) -> list[Cre
         await write_entry(tx, organization_id, job.id, request.entry)
         await store_receipt(tx, organization_id, request.idempotency, receipt)
         results.append(CreatedJob(receipt, replayed=False))
-    await insert_jobs(tx, jobs)
+    endpoints = {
+        organization_id: decode_endpoints(admission.endpoints)
+        for (organization_id, _), admission in admissions.items()
+    }
+    await insert_jobs(tx, jobs, endpoints, is_last=True)
     for organization_id, count in accepted.items():
         lengths.add(organization_id, count)
     return results

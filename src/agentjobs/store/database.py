@@ -86,6 +86,12 @@ class Transaction(Protocol):
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
         """Run the statement for each row of parameters, without a round trip per row."""
 
+    async def execute_last(self, sql: str, /, **parameters: Any) -> None:
+        """Run the last statement; the work must not raise after it.
+
+        If all others were reads, PostgreSQL commits it by itself, which saves two round trips.
+        """
+
     async def clock_ms(self) -> int:
         """The database's clock on PostgreSQL, so that leases are consistent across machines."""
 

@@ -26,13 +26,19 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_READ = re.compile(r"\s*(SELECT|WITH|VALUES)\b")
+_WRITE_OR_LOCK = re.compile(r"\b(INSERT|UPDATE|DELETE|SHARE|pg_notify|pg_\w+_lock)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A rendered statement and how to pass its parameters."""
+    """A rendered statement and how to pass its parameters.
+
+    `only_reads`: it neither writes nor locks anything.
+    """
 
     sql: str
+    only_reads: bool
     names: tuple[str, ...]
     lists: frozenset[str]
     encode_list: Callable[[Iterable[str]], str]
@@ -76,7 +82,14 @@ def render(engine: Engine, sql: str) -> Statement:
 
     rendered = _TOKEN.sub(replace, sql)
     encode_list = _json_list if engine == "sqlite" else _array_literal
-    return Statement(rendered, tuple(names), frozenset(lists), encode_list, _selector(*names))
+    return Statement(
+        rendered,
+        _READ.match(rendered) is not None and _WRITE_OR_LOCK.search(rendered) is None,
+        tuple(names),
+        frozenset(lists),
+        encode_list,
+        _selector(*names),
+    )
 
 
 def _selector(*names: str) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:

@@ -11,6 +11,7 @@ FOREIGN_AWAIT = (
     "a transaction awaited something other than its `tx`; do slow work before or after it"
 )
 _FAILED = "a statement of this transaction failed, so the transaction cannot continue"
+_COMPLETE = "the last statement of this transaction has run"
 _ENDED = "this transaction has ended: do not use `tx` after the function it was passed to"
 
 
@@ -30,6 +31,15 @@ class OpenTransaction:
     def check(self) -> None:
         if self.refusal is not None:
             raise TransactionEnded(self.refusal)
+
+    def check_result(self) -> None:
+        """A statement that failed, although the work caught its error, undoes the transaction."""
+        if self.refusal is not _COMPLETE:
+            self.check()
+
+    def complete(self) -> None:
+        """After the last statement."""
+        self.refusal = _COMPLETE
 
     def fail(self) -> None:
         self.refusal = _FAILED

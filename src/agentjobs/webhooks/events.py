@@ -4,7 +4,7 @@ An event is written in the transaction of the state change that causes it, with 
 each endpoint that subscribes to it. Reads nothing about jobs itself.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -12,8 +12,8 @@ import msgspec
 from agentjobs.clock import iso_utc
 from agentjobs.identifiers import new_id
 from agentjobs.json_fields import Timestamp, Url, doc, known_values
-from agentjobs.store.batch_statement import BatchStatement
-from agentjobs.store.database import Transaction
+from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows
+from agentjobs.store.database import Row, Transaction
 
 JOB_QUEUED = "job.queued"
 JOB_STARTED = "job.started"
@@ -77,36 +77,20 @@ class StoredEvent(msgspec.Struct, frozen=True):
     created_at: int
 
 
-_EVENT_COLUMNS = {
-    "job_id": "text",
-    "sequence": "bigint",
-    "id": "text",
-    "event": "text",
-    "body": "bytea",
-    "created_at": "bigint",
-    "organization_id": "text",
-}
-_INSERT = f"INSERT INTO events ({', '.join(_EVENT_COLUMNS)})"
-_INSERT_MANY = f"{_INSERT} SELECT {', '.join(_EVENT_COLUMNS)} FROM {{rows}}"
-_INSERT_EVENT = BatchStatement(
-    _EVENT_COLUMNS,
-    one=f"{_INSERT} VALUES ({', '.join(f':{name}' for name in _EVENT_COLUMNS)})",
-    many=_INSERT_MANY,
+_EVENTS = Table(
+    "events",
+    {
+        "job_id": "text",
+        "sequence": "bigint",
+        "id": "text",
+        "event": "text",
+        "body": "bytea",
+        "created_at": "bigint",
+        "organization_id": "text",
+    },
 )
-_ENDPOINTS = (
-    "SELECT organization_id, id, events FROM webhook_endpoints"
-    " WHERE organization_id IN ({organizations})"
-    " AND removed_at IS NULL AND disabled_at IS NULL"
-)
-_ENDPOINTS_OF = _ENDPOINTS.format(organizations="SELECT value FROM each(:organizations)")
-# On PostgreSQL one statement stores the events and reads the endpoints.
-_INSERT_AND_READ = BatchStatement(
-    _EVENT_COLUMNS,
-    one="",
-    many=f"WITH stored AS ({_INSERT_MANY}) "
-    + _ENDPOINTS.format(organizations="SELECT v.organization_id FROM {rows}"),
-)
-_INSERT_DELIVERY = BatchStatement(
+_DELIVERIES = Table(
+    "deliveries",
     {
         "id": "text",
         "organization_id": "text",
@@ -115,17 +99,45 @@ _INSERT_DELIVERY = BatchStatement(
         "sequence": "bigint",
         "event_id": "text",
         "event": "text",
-        "now": "bigint",
+        "status": "text",
+        "due_at": "bigint",
+        "created_at": "bigint",
     },
-    one="INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
-    " event, status, due_at, created_at)"
-    " VALUES (:id, :organization_id, :endpoint_id, :job_id, :sequence, :event_id,"
-    " :event, 'pending', :now, :now)",
-    many="INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
-    " event, status, due_at, created_at)"
-    " SELECT id, organization_id, endpoint_id, job_id, sequence, event_id, event, 'pending', now,"
-    " now FROM {rows}",
 )
+_ACTIVE = "removed_at IS NULL AND disabled_at IS NULL"
+_ENDPOINTS = (
+    "SELECT organization_id, id, events FROM webhook_endpoints"
+    f" WHERE organization_id IN ({{organizations}}) AND {_ACTIVE}"
+)
+_ENDPOINTS_OF = _ENDPOINTS.format(organizations="SELECT value FROM each(:organizations)")
+# On PostgreSQL one statement stores the events and reads the endpoints.
+_INSERT_AND_READ = BatchStatement(
+    _EVENTS.types,
+    one="",
+    many=f"WITH stored AS ({_EVENTS.insert_many()}) "
+    + _ENDPOINTS.format(organizations="SELECT v.organization_id FROM {rows}"),
+)
+# For a statement that reads an organization `o`; None if it has no active endpoints.
+ENDPOINTS_OF_ORGANIZATION = (
+    "(SELECT /*sqlite json_group_array(json_array(id, events)) */"
+    "/*postgresql json_agg(json_build_array(id, events)) */"
+    f" FROM webhook_endpoints WHERE organization_id = o.id AND {_ACTIVE})"
+)
+
+# By organization: the active endpoints, and the events that they subscribe to.
+Endpoints = Mapping[str, Sequence[tuple[str, Sequence[str]]]]
+
+_decode_endpoints = msgspec.json.Decoder(list[tuple[str, str]]).decode
+
+
+def decode_endpoints(text: str | None) -> list[tuple[str, Sequence[str]]]:
+    """The value of ENDPOINTS_OF_ORGANIZATION."""
+    pairs = _decode_endpoints(text) if text else ()
+    return [(endpoint_id, _subscribed(events)) for endpoint_id, events in pairs]
+
+
+def _subscribed(events: str) -> Sequence[str]:
+    return decode_filter(events) or EVENTS
 
 
 async def record_events(tx: Transaction, events: Sequence[JobEvent]) -> None:
@@ -133,16 +145,35 @@ async def record_events(tx: Transaction, events: Sequence[JobEvent]) -> None:
         return
     rows = [_event_row(event) for event in events]
     endpoints = await _store_and_read_endpoints(tx, rows)
+    await insert_rows(tx, {_DELIVERIES: _announce(tx, rows, endpoints)})
+
+
+def rows_to_insert(
+    tx: Transaction, events: Sequence[JobEvent], endpoints: Endpoints
+) -> dict[Table, list[dict[str, Any]]]:
+    """The events and their deliveries, for a caller that inserts other rows with them."""
+    rows = [_event_row(event) for event in events]
+    return {_EVENTS: rows, _DELIVERIES: _announce(tx, rows, endpoints)}
+
+
+async def read_endpoints(tx: Transaction, organizations: Iterable[str]) -> Endpoints:
+    return _by_organization(await tx.fetch_all(_ENDPOINTS_OF, organizations=organizations))
+
+
+def _announce(
+    tx: Transaction, events: Sequence[Mapping[str, Any]], endpoints: Endpoints
+) -> list[dict[str, Any]]:
+    """Announce the events and return their deliveries."""
+    tx.announce(*(activity_topic(event["organization_id"]) for event in events))
     deliveries = [
-        _delivery(row, endpoint_id)
-        for row in rows
-        for endpoint_id, subscribed in endpoints.get(row["organization_id"], ())
-        if row["event"] in subscribed
+        _delivery(event, endpoint_id)
+        for event in events
+        for endpoint_id, subscribed in endpoints.get(event["organization_id"], ())
+        if event["event"] in subscribed
     ]
-    tx.announce(*(activity_topic(event.organization_id) for event in events))
     if deliveries:
-        await _INSERT_DELIVERY.run(tx, deliveries)
         tx.announce(TOPIC)
+    return deliveries
 
 
 async def store_event(
@@ -155,7 +186,7 @@ async def store_event(
         "body": msgspec.json.encode(payload),
         "organization_id": None,
     }
-    await _INSERT_EVENT.run(tx, [row])
+    await insert_rows(tx, {_EVENTS: [row]})
     return event
 
 
@@ -173,18 +204,18 @@ def _event_row(event: JobEvent) -> dict[str, Any]:
 
 async def _store_and_read_endpoints(
     tx: Transaction, rows: Sequence[Mapping[str, Any]]
-) -> dict[str, list[tuple[str, Sequence[str]]]]:
-    """The active endpoints and what they subscribe to, by organization."""
+) -> Endpoints:
     if tx.engine == "postgresql":
-        found = await _INSERT_AND_READ.fetch(tx, rows)
-    else:
-        await _INSERT_EVENT.run(tx, rows)
-        organizations = {row["organization_id"] for row in rows}
-        found = await tx.fetch_all(_ENDPOINTS_OF, organizations=organizations)
+        return _by_organization(await _INSERT_AND_READ.fetch(tx, rows))
+    await insert_rows(tx, {_EVENTS: rows})
+    return await read_endpoints(tx, {row["organization_id"] for row in rows})
+
+
+def _by_organization(rows: Iterable[Row]) -> Endpoints:
     endpoints: dict[str, list[tuple[str, Sequence[str]]]] = {}
-    for row in found:
-        subscribed = decode_filter(row["events"]) or EVENTS
-        endpoints.setdefault(row["organization_id"], []).append((row["id"], subscribed))
+    for row in rows:
+        endpoint = row["id"], _subscribed(row["events"])
+        endpoints.setdefault(row["organization_id"], []).append(endpoint)
     return endpoints
 
 
@@ -197,5 +228,7 @@ def _delivery(event: Mapping[str, Any], endpoint_id: str) -> dict[str, Any]:
         "sequence": event["sequence"],
         "event_id": event["id"],
         "event": event["event"],
-        "now": event["created_at"],
+        "status": "pending",
+        "due_at": event["created_at"],
+        "created_at": event["created_at"],
     }

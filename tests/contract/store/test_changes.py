@@ -264,7 +264,7 @@ async def test_caches_of_an_idle_process_are_bypassed_until_the_server_responds(
     monkeypatch.setattr(notifications, "_IDLE_HEARTBEAT_SECONDS", 600)
     async with opened(postgres_url) as db:
         await until(db.changes.may_use_caches)
-        db._notifications._heard_at -= 60
+        db.notifications._heard_at -= 60
         assert not db.changes.may_use_caches()
         await until(db.changes.may_use_caches)
 

@@ -1,7 +1,6 @@
 """The store through PgBouncer in transaction mode.
 
-Runs the cases of the other modules that depend on the connection. Reads can write here: a pooled
-connection cannot be read-only by default.
+Runs the cases of the other modules that depend on the connection.
 """
 
 import asyncio
@@ -24,6 +23,7 @@ from tests.contract.store.test_changes import (  # noqa: F401 - run with the fix
 from tests.contract.store.test_store import (  # noqa: F401 - run with the fixtures below
     test_a_broken_constraint_is_an_integrity_error,
     test_a_cancelled_transaction_is_atomic_and_the_store_keeps_working,
+    test_a_last_statement_that_fails_undoes_all_others,
     test_a_statement_may_return_the_row_it_wrote,
     test_a_transaction_sees_its_own_writes_and_others_do_not,
     test_a_transaction_that_raises_is_rolled_back_and_raises_to_its_caller,
@@ -32,6 +32,8 @@ from tests.contract.store.test_store import (  # noqa: F401 - run with the fixtu
     test_many_rows_go_in_with_one_call,
     test_many_writers_lose_no_update,
     test_more_callers_than_connections_are_all_served,
+    test_nothing_can_be_written_outside_a_transaction,
+    test_the_last_statement_commits_with_all_others,
 )
 from tests.contract.store.test_values import (  # noqa: F401 - run with the fixtures below
     probe,

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 
-from agentjobs.store.database import StoreUnavailable, Transaction
+from agentjobs.store.database import Row, StoreUnavailable, Transaction
 from agentjobs.store.opening import open_database
 from agentjobs.store.postgresql import database, pool
 from agentjobs.store.postgresql.connection import connect
 from agentjobs.store.postgresql.database import PostgresqlDatabase
 from tests.support.postgres import PostgresCluster
-from tests.support.stores import add, names, opened, until
+from tests.support.stores import INSERT, add, names, opened, until
 
 CutOff = Callable[[], Awaitable[None]]
 
@@ -86,7 +86,7 @@ async def test_caches_are_bypassed_while_the_connection_is_silent(
     postgres_url: str,
 ) -> None:
     db = await PostgresqlDatabase.open(postgres_url)
-    listener = db._notifications._connection
+    listener = db.notifications._connection
     assert listener is not None
     backend = listener.get_server_pid()
     async with opened(postgres_url) as other:
@@ -100,7 +100,7 @@ async def test_caches_are_bypassed_while_the_connection_is_silent(
             assert await signal.wait(5)
             await until(db.changes.may_use_caches)
         # The connection was only slow, so it is still in use.
-        assert db._notifications._connection is listener
+        assert db.notifications._connection is listener
     await db.close()
 
 
@@ -129,6 +129,34 @@ async def test_a_connection_lost_inside_a_transaction_undoes_it(postgres_url: st
 
         await db.transact(add, "b")
         assert await names(db) == ["b"]
+
+
+async def test_reads_and_a_last_statement_take_one_round_trip_each(postgres_url: str) -> None:
+    async def work(tx: Transaction) -> None:
+        await tx.fetch_all("SELECT id FROM organizations")
+        await tx.execute_last(INSERT, id="a")
+
+    db = await PostgresqlDatabase.open(postgres_url, listen=False)
+    await db.ping()
+    ((connection, _),) = db._pool._idle
+    sent: list[str] = []
+    connection.add_query_logger(lambda query: sent.append(query.query.split()[0]))
+    await db.transact(work)
+    await until(lambda: "INSERT" in sent)
+    assert sent == ["SELECT", "INSERT"]
+    assert await names(db) == ["a"]
+    await db.close()
+
+
+@pytest.mark.parametrize("lock", ["FOR UPDATE", "FOR SHARE"])
+async def test_a_lock_lasts_until_the_transaction_ends(postgres_url: str, lock: str) -> None:
+    async def lock_row(tx: Transaction) -> list[Row]:
+        await tx.fetch_all(f"SELECT id FROM organizations {lock}")
+        return await tx.fetch_all("SELECT 1 FROM pg_locks WHERE mode = 'RowShareLock'")
+
+    async with opened(postgres_url) as db:
+        await db.transact(add, "a")
+        assert await db.transact(lock_row) != []
 
 
 @pytest.mark.parametrize("code", ["40P01", "53200", "57014"])

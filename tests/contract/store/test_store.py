@@ -57,6 +57,43 @@ async def test_many_rows_go_in_with_one_call(database: Database) -> None:
     assert await names(database) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("begins_with", ["nothing", "read", "write"])
+async def test_the_last_statement_commits_with_all_others(
+    database: Database, begins_with: str
+) -> None:
+    async def work(tx: Transaction) -> None:
+        if begins_with == "read":
+            await tx.fetch_all("SELECT id FROM organizations")
+        elif begins_with == "write":
+            await add(tx, "first")
+        await tx.execute_last(INSERT, id="last")
+        with pytest.raises(TransactionEnded, match="last statement"):
+            await add(tx, "later")
+
+    await database.transact(work)
+
+    assert await names(database) == (["first", "last"] if begins_with == "write" else ["last"])
+
+
+@pytest.mark.parametrize("begins_with", ["nothing", "read", "write"])
+async def test_a_last_statement_that_fails_undoes_all_others(
+    database: Database, begins_with: str
+) -> None:
+    async def work(tx: Transaction) -> None:
+        if begins_with == "read":
+            await tx.fetch_all("SELECT id FROM organizations")
+        elif begins_with == "write":
+            await add(tx, "first")
+        await tx.execute_last(ORPHAN, hash=b"1")
+
+    with pytest.raises(IntegrityError):
+        await database.transact(work)
+
+    assert await names(database) == []
+    await database.transact(add, "next")
+    assert await names(database) == ["next"]
+
+
 async def test_one_invalid_row_of_a_batch_fails_all(database: Database) -> None:
     async def add_twice(tx: Transaction) -> None:
         await tx.execute_many(INSERT, [{"id": "a"}, {"id": "b"}, {"id": "a"}])

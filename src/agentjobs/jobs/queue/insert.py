@@ -8,8 +8,9 @@ import msgspec
 
 from agentjobs.jobs.cause import Cause
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.states import QUEUED
 from agentjobs.organizations.authentication import Caller
-from agentjobs.store.batch_statement import BatchStatement
+from agentjobs.store.batch_statement import Table, insert_rows
 from agentjobs.store.database import Transaction
 from agentjobs.webhooks import events
 
@@ -21,37 +22,32 @@ _NOT_IN_BRANCH = re.compile(r"[^A-Za-z0-9_.-]+|\.\.+")
 # How much earlier or later than its creation a job is placed. A job of low priority is overtaken by
 # jobs of the next two hours at most, so that it starts one day.
 PRIORITY_MS = {"high": -3_600_000, "normal": 0, "low": 3_600_000}
-_COLUMNS = {
-    "id": "text",
-    "organization_id": "text",
-    "repo_id": "text",
-    "repo": "text",
-    "agent": "text",
-    "ticket_id": "text",
-    "config_override": "text",
-    "created_at": "bigint",
-    "queued_at": "bigint",
-    "queue_order": "bigint",
-    "branch": "text",
-    "created_by": "text",
-    "created_by_name": "text",
-    "follows": "text",
-    "cause": "text",
-    "labels": "text",
-    "traceparent": "text",
-}
-_INSERT = f"INSERT INTO jobs (status, last_sequence, {', '.join(_COLUMNS)})"
-_STATEMENT = BatchStatement(
-    _COLUMNS,
-    one=f"{_INSERT} VALUES ('queued', 1, {', '.join(f':{name}' for name in _COLUMNS)})",
-    many=f"{_INSERT} SELECT 'queued', 1, {', '.join(_COLUMNS)} FROM {{rows}}",
+_JOBS = Table(
+    "jobs",
+    {
+        "id": "text",
+        "organization_id": "text",
+        "repo_id": "text",
+        "repo": "text",
+        "agent": "text",
+        "ticket_id": "text",
+        "config_override": "text",
+        "status": "text",
+        "last_sequence": "bigint",
+        "created_at": "bigint",
+        "queued_at": "bigint",
+        "queue_order": "bigint",
+        "branch": "text",
+        "created_by": "text",
+        "created_by_name": "text",
+        "follows": "text",
+        "cause": "text",
+        "labels": "text",
+        "traceparent": "text",
+    },
 )
-_LABEL_COLUMNS = {"organization_id": "text", "key": "text", "value": "text", "job_id": "text"}
-_INSERT_LABEL = f"INSERT INTO job_labels ({', '.join(_LABEL_COLUMNS)})"
-_LABEL_STATEMENT = BatchStatement(
-    _LABEL_COLUMNS,
-    one=f"{_INSERT_LABEL} VALUES ({', '.join(f':{name}' for name in _LABEL_COLUMNS)})",
-    many=f"{_INSERT_LABEL} SELECT {', '.join(_LABEL_COLUMNS)} FROM {{rows}}",
+_LABELS = Table(
+    "job_labels", {"organization_id": "text", "key": "text", "value": "text", "job_id": "text"}
 )
 
 
@@ -70,18 +66,24 @@ class NewJob(msgspec.Struct, frozen=True):
 
 
 async def insert_job(tx: Transaction, job: NewJob) -> None:
-    await insert_jobs(tx, [job])
+    endpoints = await events.read_endpoints(tx, [job.caller.organization_id])
+    await insert_jobs(tx, [job], endpoints)
 
 
-async def insert_jobs(tx: Transaction, jobs: Sequence[NewJob]) -> None:
+async def insert_jobs(
+    tx: Transaction, jobs: Sequence[NewJob], endpoints: events.Endpoints, *, is_last: bool = False
+) -> None:
+    """`endpoints` are those of the jobs' organizations; `is_last`: no statement follows."""
     if not jobs:
         return
     now = await tx.clock_ms()
-    await _STATEMENT.run(tx, [_row(job, now) for job in jobs])
-    if labels := [label for job in jobs for label in _label_rows(job)]:
-        await _LABEL_STATEMENT.run(tx, labels)
-    await events.record_events(tx, [_queued(job, now) for job in jobs])
+    rows = {
+        _JOBS: [_row(job, now) for job in jobs],
+        _LABELS: [label for job in jobs for label in _label_rows(job)],
+        **events.rows_to_insert(tx, [_queued(job, now) for job in jobs], endpoints),
+    }
     tx.announce("jobs")
+    await insert_rows(tx, rows, is_last=is_last)
 
 
 def _row(job: NewJob, now: int) -> dict[str, Any]:
@@ -94,6 +96,8 @@ def _row(job: NewJob, now: int) -> dict[str, Any]:
         "agent": body.agent,
         "ticket_id": body.ticket_id,
         "config_override": msgspec.json.encode(override).decode() if override else "{}",
+        "status": QUEUED,
+        "last_sequence": 1,
         "created_at": now,
         "queued_at": now,
         "queue_order": now + PRIORITY_MS[str(override.get("priority", "normal"))],

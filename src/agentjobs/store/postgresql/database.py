@@ -10,11 +10,12 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import asyncpg
 
 from agentjobs.store.changes import Changes
-from agentjobs.store.database import Engine, Row, StoreFull, Transaction
+from agentjobs.store.database import Engine, Row, StoreError, StoreFull, Transaction
 from agentjobs.store.postgresql.connection import (
     IDLE_IN_TRANSACTION_MS,
     Connection,
     connect,
+    explain,
     is_connection_lost,
     is_standby_refusal,
     translate,
@@ -43,6 +44,7 @@ _MAX_GROW_SECONDS = 0.3
 """In a large fleet: there, a slow server has many connections already."""
 _CLOSE_SECONDS = 5.0
 _ROLLBACK_SECONDS = 5.0
+_READS = ("fetch", "fetchrow")
 _BEGIN = "BEGIN READ WRITE"
 _BEGIN_THROUGH_POOLER = (
     f"{_BEGIN}; SET LOCAL idle_in_transaction_session_timeout = {IDLE_IN_TRANSACTION_MS}"
@@ -54,48 +56,70 @@ _FULL_SECONDS = 10.0
 
 
 class PostgresqlTransaction(OpenTransaction):
-    """`tx` on PostgreSQL; `busy` while one of its statements is running."""
+    """`tx` on PostgreSQL; `busy` while one of its statements is running.
 
-    __slots__ = ("_clock", "_connection", "_notifications", "busy", "invalidated", "is_on_standby")
+    It begins with the first statement that is no plain read. Until then reads take the latest
+    committed rows, as they do afterwards.
+    """
+
+    __slots__ = (
+        "_database",
+        "busy",
+        "connection",
+        "invalidated",
+        "is_begun",
+        "is_on_standby",
+        "ran_last",
+    )
 
     engine: Engine = "postgresql"
 
-    def __init__(self, connection: Connection, notices: Notifications, clock: ServerClock) -> None:
+    def __init__(self, database: "PostgresqlDatabase") -> None:
         super().__init__()
-        self._clock = clock
-        self._connection = connection
-        self._notifications = notices
+        self._database = database
+        self.connection: Connection | None = None
+        self.is_begun = False
+        self.ran_last = False
+        """Whether the last statement was sent, to be committed by itself."""
         self.busy = False
         self.is_on_standby = False
         self.invalidated: set[str] = set()
 
     async def fetch_one(self, sql: str, /, **parameters: Any) -> Row | None:
-        row: Row | None = await self._run(self._connection.fetchrow, sql, parameters)
+        row: Row | None = await self._run("fetchrow", sql, parameters)
         return row
 
     async def fetch_all(self, sql: str, /, **parameters: Any) -> list[Row]:
-        rows: list[Row] = await self._run(self._connection.fetch, sql, parameters)
+        rows: list[Row] = await self._run("fetch", sql, parameters)
         return rows
 
     async def execute(self, sql: str, /, **parameters: Any) -> int:
-        return _rows_changed(await self._run(self._connection.execute, sql, parameters))
+        return _rows_changed(await self._run("execute", sql, parameters))
 
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
-        await self._run(self._connection.executemany, sql, rows)
+        await self._run("executemany", sql, rows)
+
+    async def execute_last(self, sql: str, /, **parameters: Any) -> None:
+        # A connection that has not been used yet may be dead, and cannot tell what it committed.
+        may_commit_itself = self.connection is not None and not self.is_begun
+        await self._run("execute", sql, parameters, is_last=may_commit_itself)
+        self.complete()
 
     async def clock_ms(self) -> int:
-        return await self._clock.now_ms(self.fetch_one)
+        return await self._database.clock.now_ms(self.fetch_one)
 
     async def invalidate(self, *topics: str) -> None:
-        for payload in self._notifications.payloads(topics):
+        for payload in self._database.notifications.payloads(topics):
             await self.execute("SELECT pg_notify(:channel, :text)", channel=CHANNEL, text=payload)
         self.invalidated.update(topics)
 
     async def _run(
         self,
-        call: Callable[..., Coroutine[Any, Any, Any]],
+        method: str,
         sql: str,
         parameters: dict[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        is_last: bool = False,
     ) -> Any:
         if self.refusal is not None:
             self.check()
@@ -103,16 +127,37 @@ class PostgresqlTransaction(OpenTransaction):
         try:
             statement = render("postgresql", sql)
             if isinstance(parameters, dict):
-                return await call(statement.sql, *statement.by_position(parameters))
-            return await call(statement.sql, [statement.by_position(row) for row in parameters])
+                values = statement.by_position(parameters)
+            else:
+                values = [[statement.by_position(row) for row in parameters]]
+            if is_last:
+                self.ran_last = True
+            elif not self.is_begun and not (statement.only_reads and method in _READS):
+                await self._begin()
+            if self.connection is None:
+                return await self._first_call(method, statement.sql, values)
+            return await getattr(self.connection, method)(statement.sql, *values)
         except BaseException as error:
             self.fail()
             self.is_on_standby = is_standby_refusal(error)
             if isinstance(error, Exception):
-                raise translate(error, self._connection) from error
+                is_lost = self.connection is not None and self.connection.is_closed()
+                raise explain(error, is_lost) from error
             raise
         finally:
             self.busy = False
+
+    async def _begin(self) -> None:
+        begin = self._database.begin
+        if self.connection is None:
+            await self._first_call("execute", begin)
+        else:
+            await self.connection.execute(begin)
+        self.is_begun = True
+
+    async def _first_call(self, method: str, sql: str, values: Sequence[Any] = ()) -> Any:
+        self.connection, result = await self._database.first_call(method, sql, values)
+        return result
 
 
 class PostgresqlDatabase:
@@ -129,18 +174,15 @@ class PostgresqlDatabase:
         )
         self.changes = Changes()
         self.groups: dict[Any, Any] = {}
-        self._clock = ServerClock()
+        self.clock = ServerClock()
         self._last_full: tuple[float, StoreFull] | None = None
-        # As on SQLite, only `transact` can write, so that reads can be repeated safely.
-        open_direct = functools.partial(
-            connect, direct_url or url, default_transaction_read_only="on", **session
-        )
+        open_direct = functools.partial(connect, direct_url or url, **session)
         open_pooled = functools.partial(connect, url, through_pooler=True)
-        self._begin = _BEGIN_THROUGH_POOLER if direct_url else _BEGIN
+        self.begin = _BEGIN_THROUGH_POOLER if direct_url else _BEGIN
         self._pool_size = pool_size
         self._waited_at: deque[float] = deque(maxlen=_MAX_WAITS_PER_SECOND)
         self._pool = Pool(open_pooled if direct_url else open_direct, pool_size, self._grow_after)
-        self._notifications = Notifications(open_direct, self.changes)
+        self.notifications = Notifications(open_direct, self.changes)
 
     @classmethod
     async def open(
@@ -156,7 +198,7 @@ class PostgresqlDatabase:
         plans most of ours on every call, because it estimates arrays of unknown length as long."""
         db = cls(url, direct_url=direct_url, pool_size=pool_size, generic_plans=generic_plans)
         if listen:
-            await db._notifications.start()
+            await db.notifications.start()
         return db
 
     async def transact(
@@ -167,21 +209,20 @@ class PostgresqlDatabase:
         **kwargs: P.kwargs,
     ) -> T:
         forbid_inside_transaction()
-        connection, _ = await self._first_call("execute", self._begin)
-        tx = PostgresqlTransaction(connection, self._notifications, self._clock)
+        tx = PostgresqlTransaction(self)
         outer = current.set(tx)
         try:
             result = await _run_guarded(tx, work(tx, *args, **kwargs))
-            tx.check()
+            tx.check_result()
         except BaseException as error:
             if isinstance(error, StoreFull):
                 self._last_full = (time.monotonic(), error)
-            await self._roll_back(connection, keep=not tx.is_on_standby)
+            await self._roll_back(tx)
             raise
         finally:
             tx.end()
             current.reset(outer)
-        await self._commit(connection, tx)
+        await self._commit(tx)
         return result
 
     # Here a statement of any size only waits for the server.
@@ -197,7 +238,7 @@ class PostgresqlDatabase:
 
     async def clock_ms(self) -> int:
         forbid_inside_transaction()
-        return await self._clock.now_ms(self.fetch_one)
+        return await self.clock.now_ms(self.fetch_one)
 
     async def ping(self) -> None:
         await self.fetch_one("SELECT 1 AS alive")
@@ -209,7 +250,7 @@ class PostgresqlDatabase:
 
     async def close(self) -> None:
         await self._pool.close(_CLOSE_SECONDS)
-        await self._notifications.close()
+        await self.notifications.close()
 
     def _grow_after(self) -> float:
         if self._pool_size > _SMALL_POOL:
@@ -221,15 +262,21 @@ class PostgresqlDatabase:
     async def _read(self, method: str, sql: str, parameters: dict[str, Any]) -> Any:
         forbid_inside_transaction()
         statement = render("postgresql", sql)
+        if not statement.only_reads:
+            # As on SQLite. Besides, the first call may be repeated.
+            raise StoreError("only a transaction may write")
         values = statement.by_position(parameters)
-        connection, result = await self._first_call(method, statement.sql, values)
+        connection, result = await self.first_call(method, statement.sql, values)
         self._pool.release(connection)
         return result
 
-    async def _first_call(
+    async def first_call(
         self, method: str, sql: str, values: Sequence[Any] = ()
     ) -> tuple[Connection, Any]:
-        """A connection may have died while idle: then another one repeats its first call."""
+        """A connection may have died while idle: then another one repeats its first call.
+
+        The caller releases the connection.
+        """
         # All pooled connections may have died; the next one is new.
         tries_left = self._pool_size + 1
         give_up_at = time.monotonic() + ACQUIRE_SECONDS
@@ -253,19 +300,32 @@ class PostgresqlDatabase:
                 self._pool.discard(connection)
                 raise
 
-    async def _roll_back(self, connection: Connection, *, keep: bool) -> None:
+    async def _roll_back(self, tx: PostgresqlTransaction) -> None:
+        if tx.ran_last:
+            # It may have been committed; an unnecessary wake-up does no harm.
+            self._publish(tx)
+        connection = tx.connection
+        if connection is None:
+            return
         try:
-            await connection.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
+            if tx.is_begun:
+                await connection.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
         except BaseException as error:
             self._pool.discard(connection)
             if not isinstance(error, Exception):
                 raise
         else:
-            (self._pool.release if keep else self._pool.discard)(connection)
+            # A failed statement may have left a connection that is not in a transaction unusable.
+            is_usable = not tx.is_on_standby and (tx.is_begun or tx.refusal is None)
+            (self._pool.release if is_usable else self._pool.discard)(connection)
 
-    async def _commit(self, connection: Connection, tx: PostgresqlTransaction) -> None:
+    async def _commit(self, tx: PostgresqlTransaction) -> None:
+        connection = tx.connection
+        if connection is None:
+            return
         try:
-            await connection.execute("COMMIT")
+            if tx.is_begun:
+                await connection.execute("COMMIT")
         except BaseException as error:
             self._pool.discard(connection)
             if isinstance(error, Exception):
@@ -279,7 +339,7 @@ class PostgresqlDatabase:
 
     def _publish(self, tx: PostgresqlTransaction) -> None:
         if tx.topics:
-            self._notifications.notify(tx.topics)
+            self.notifications.notify(tx.topics)
         if tx.topics or tx.invalidated:
             self.changes.publish(*(tx.topics | tx.invalidated))
 

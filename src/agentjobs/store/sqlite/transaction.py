@@ -43,6 +43,10 @@ class SqliteTransaction(OpenTransaction):
             self.fail()
             raise translate(error, self._path) from error
 
+    async def execute_last(self, sql: str, /, **parameters: Any) -> None:
+        await self.execute(sql, **parameters)
+        self.complete()
+
     async def clock_ms(self) -> int:
         self.check()
         return now_ms()

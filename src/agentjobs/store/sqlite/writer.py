@@ -162,7 +162,7 @@ class SqliteWriter:
         outer = current.set(tx)
         try:
             request.result = run_to_completion(request.work(tx))
-            tx.check()
+            tx.check_result()
             request.topics = tx.topics
         except BaseException as error:  # noqa: BLE001 - the caller's future receives it
             request.error = error
