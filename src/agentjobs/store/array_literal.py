@@ -16,7 +16,8 @@ def array(name: str, type_: str) -> str:
 
 
 def array_literal(values: Sequence[Element]) -> str:
-    if any(isinstance(value, bytes) for value in values):
+    # The elements of an array have one type.
+    if isinstance(next((value for value in values if value is not None), None), bytes):
         return _quote_each(values)
     # A JSON array differs by its brackets and by the escapes in its strings.
     encoded = _encode(values).decode()
