@@ -56,11 +56,11 @@ ACTIVE_OF_AGENT = (
 # first `count` that no other claim has locked. The number of active jobs is part of the next
 # statement, because this one reads a snapshot from before the lock.
 LOCK = (
-    "WITH free AS MATERIALIZED (SELECT o.id FROM organizations o"
-    " WHERE o.id IN (SELECT value FROM each(:organizations))"
-    f" AND {ORGANIZATION_IS_RUNNING}"
-    f" /*postgresql ORDER BY array_position({array('organizations', 'text')}, CAST(o.id AS text))"
-    " LIMIT :count FOR NO KEY UPDATE SKIP LOCKED */)"
+    "WITH free AS MATERIALIZED (SELECT o.id"
+    " FROM (SELECT value, row_number() OVER () AS number FROM each(:organizations)) AS candidate"
+    f" JOIN organizations o ON o.id = candidate.value WHERE {ORGANIZATION_IS_RUNNING}"
+    " /*postgresql ORDER BY candidate.number"
+    " LIMIT :count FOR NO KEY UPDATE OF o SKIP LOCKED */)"
     f" UPDATE organizations SET last_claimed_at = {DATABASE_NOW}"
     " WHERE id IN (SELECT id FROM free)"
     " RETURNING id, last_claimed_at + CAST(:lease_ms AS BIGINT) AS lease_expires_at"

@@ -11,7 +11,7 @@ from agentjobs.jobs.queue import claim_queries as queries
 from agentjobs.store.database import Row
 
 # How many organizations one look compares.
-WINDOW = 64
+WINDOW = 32
 
 
 class Waiting(msgspec.Struct, frozen=True):
