@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import asyncpg
 import pytest
 
-from agentjobs.store.database import Row, StoreUnavailable, Transaction
+from agentjobs.store.database import Row, StoreError, StoreUnavailable, Transaction
 from agentjobs.store.opening import open_database
 from agentjobs.store.postgresql import database, pool
 from agentjobs.store.postgresql.connection import connect
@@ -61,6 +61,25 @@ async def test_an_unencoded_password_is_reported_and_not_shown(password: str) ->
 async def test_a_database_that_does_not_exist_is_named(postgres_cluster: PostgresCluster) -> None:
     with pytest.raises(StoreUnavailable, match="nowhere"):
         await open_database(postgres_cluster.url("nowhere"), migrate=True)
+
+
+async def test_the_error_of_a_first_statement_keeps_its_cause(
+    postgres_url: str,
+) -> None:
+    """Failures of jobs are traced back to their first cause, so a chain must have an end."""
+
+    async def read(tx: Transaction) -> None:
+        await tx.fetch_one("SELECT 1 / 0 AS nothing")
+
+    db = await PostgresqlDatabase.open(postgres_url, listen=False)
+    with pytest.raises(StoreError) as refused:
+        await db.transact(read)
+    assert isinstance(refused.value.__cause__, asyncpg.DivisionByZeroError)
+
+    await db.close()
+    with pytest.raises(StoreUnavailable) as closed:
+        await db.transact(add, "a")
+    assert closed.value.__cause__ is None
 
 
 async def test_a_lost_notification_connection_reconnects_and_publishes_everything(

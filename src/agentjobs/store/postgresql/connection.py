@@ -205,8 +205,6 @@ def translate(error: Exception, connection: Connection) -> StoreError:
 
 
 def explain(error: BaseException, connection_is_lost: bool) -> StoreError:
-    if isinstance(error, StoreError):
-        return error
     if isinstance(error, asyncpg.IntegrityConstraintViolationError):
         return IntegrityError(str(error))
     if connection_is_lost or is_connection_lost(error):

@@ -140,7 +140,7 @@ class PostgresqlTransaction(OpenTransaction):
         except BaseException as error:
             self.fail()
             self.is_on_standby = is_standby_refusal(error)
-            if isinstance(error, Exception):
+            if isinstance(error, Exception) and not isinstance(error, StoreError):
                 is_lost = self.connection is not None and self.connection.is_closed()
                 raise explain(error, is_lost) from error
             raise
