@@ -167,6 +167,24 @@ async def test_reads_and_a_last_statement_take_one_round_trip_each(postgres_url:
     await db.close()
 
 
+async def test_transactions_write_to_a_database_that_is_read_only_by_default(
+    postgres_url: str,
+) -> None:
+    async def read_and_add(tx: Transaction) -> None:
+        await tx.fetch_all("SELECT id FROM organizations")
+        await tx.execute_last(INSERT, id="b")
+
+    operator = await asyncpg.connect(postgres_url)
+    name = await operator.fetchval("SELECT current_database()")
+    await operator.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    await operator.close()
+    db = await PostgresqlDatabase.open(postgres_url, listen=False)
+    await db.transact(add, "a")
+    await db.transact(read_and_add)
+    assert await names(db) == ["a", "b"]
+    await db.close()
+
+
 @pytest.mark.parametrize("lock", ["FOR UPDATE", "FOR SHARE"])
 async def test_a_lock_lasts_until_the_transaction_ends(postgres_url: str, lock: str) -> None:
     async def lock_row(tx: Transaction) -> list[Row]:

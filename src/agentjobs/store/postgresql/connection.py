@@ -167,6 +167,8 @@ async def _prepare(connection: Connection, session: dict[str, str]) -> None:
         "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}",
         # Otherwise a statement keeps running, with its locks, after its client is gone.
         "client_connection_check_interval": "1s",
+        # As `BEGIN READ WRITE`: a statement that commits by itself is refused otherwise.
+        "default_transaction_read_only": "off",
         **_PLANNER,
         **session,
     }
