@@ -49,6 +49,17 @@ async def test_a_change_is_published_after_its_transaction_commits(
         assert await signal.wait(20)
 
 
+async def test_a_change_is_published_by_a_transaction_without_statements(
+    database: Database,
+) -> None:
+    async def tell(tx: Transaction) -> None:
+        tx.announce("jobs")
+
+    with database.changes.listen("jobs") as signal:
+        await database.transact(tell)
+        assert await signal.wait(20)
+
+
 @pytest.mark.parametrize("notify", [announce, invalidate])
 async def test_changes_that_were_rolled_back_are_never_published(
     database: Database, other: Database, notify: Notify

@@ -322,6 +322,7 @@ class PostgresqlDatabase:
     async def _commit(self, tx: PostgresqlTransaction) -> None:
         connection = tx.connection
         if connection is None:
+            self._publish(tx)
             return
         try:
             if tx.is_begun:
