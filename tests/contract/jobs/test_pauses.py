@@ -62,11 +62,12 @@ async def test_a_paused_organization_does_not_hold_back_others(harness: JobHarne
     assert (await harness.claim()).id == waiting
 
 
+@pytest.mark.parametrize("paused", [2, 3])
 async def test_many_paused_organizations_do_not_hide_the_next_one(
-    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch, paused: int
 ) -> None:
     monkeypatch.setattr(waiting_organizations, "WINDOW", 2)
-    for name in ("a", "b", "c"):
+    for name in ("a", "b", "c")[:paused]:
         await harness.job(await harness.organization(name))
         await pause(harness.db, name)
     startable = await harness.job(await harness.organization("d"))

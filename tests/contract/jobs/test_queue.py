@@ -298,6 +298,35 @@ async def test_every_organization_is_served_when_more_wait_than_one_claim_compar
     assert waiting == set()
 
 
+async def test_organizations_with_long_queues_do_not_hide_those_after_them(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_organizations, "WINDOW", 3)
+    names = [f"org{n}" for n in range(5)]
+    for name in names:
+        caller = await harness.organization(name)
+        for _ in range(4):
+            await harness.job(caller)
+    claimer = Claimer(harness.context, "wrk_a")
+    first = [(await claimer.claim(AGENTS, 1))[0].organization for _ in range(6)]
+    assert set(first) == set(names)
+
+
+async def test_jobs_of_one_agent_do_not_hide_organizations_that_wait_for_another(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_organizations, "WINDOW", 2)
+    for n in range(6):
+        caller = await harness.organization(f"org{n}", plan="pro")
+        # Those of one agent are far apart.
+        for agent in ("fixer", "pro-fixer") if n in {0, 5} else ("fixer",):
+            for _ in range(3):
+                await harness.job(caller, agent=agent)
+    claimer = Claimer(harness.context, "wrk_a")
+    served = {(await claimer.claim(AGENTS, 1))[0].organization for _ in range(9)}
+    assert served == {f"org{n}" for n in range(6)}
+
+
 async def test_jobs_that_end_together_are_stored_together_and_lost_claims_stay_lost(
     harness: JobHarness,
 ) -> None:

@@ -69,11 +69,14 @@ class WaitingOrganizations:
         db = self._context.db
         rows = await db.fetch_all(statements.organizations, after=self._after, **where)
         if len(rows) < WINDOW and self._after:
-            rows = await db.fetch_all(statements.organizations, after="", **where)
+            # The last ones are compared with the first ones.
+            first = await db.fetch_all(statements.organizations, after="", **where)
+            rows = list({row["id"]: row for row in (*rows, *first)}.values())
         return rows
 
     def _waiting(self, rows: Sequence[Row]) -> list[Waiting]:
-        self._after = max(row["id"] for row in rows) if len(rows) >= WINDOW else ""
+        # There may be more for one agent than for another: up to this one, none is missing.
+        self._after = sorted(row["id"] for row in rows)[WINDOW - 1] if len(rows) >= WINDOW else ""
         return [
             Waiting(
                 row["id"],
