@@ -160,8 +160,8 @@ async def _connect_host(url: str, timeout_seconds: float, through_pooler: bool) 
 async def _prepare(connection: Connection, session: dict[str, str]) -> None:
     """Apply the settings of the session.
 
-    They are not part of the connection request, in which `default_transaction_read_only` would
-    look like a server that refuses writes.
+    They are not part of the connection request: a server too old for one of them would refuse it
+    without saying which release it is.
     """
     settings = {
         "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}",
