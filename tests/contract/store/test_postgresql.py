@@ -175,14 +175,17 @@ async def test_transactions_write_to_a_database_that_is_read_only_by_default(
         await tx.execute_last(INSERT, id="b")
 
     operator = await asyncpg.connect(postgres_url)
-    name = await operator.fetchval("SELECT current_database()")
-    await operator.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    await operator.close()
-    db = await PostgresqlDatabase.open(postgres_url, listen=False)
-    await db.transact(add, "a")
-    await db.transact(read_and_add)
-    assert await names(db) == ["a", "b"]
-    await db.close()
+    alter = f'ALTER DATABASE "{await operator.fetchval("SELECT current_database()")}"'
+    await operator.execute(f"{alter} SET default_transaction_read_only = on")
+    try:
+        db = await PostgresqlDatabase.open(postgres_url, listen=False)
+        await db.transact(add, "a")
+        await db.transact(read_and_add)
+        assert await names(db) == ["a", "b"]
+        await db.close()
+    finally:
+        await operator.execute(f"{alter} RESET default_transaction_read_only")
+        await operator.close()
 
 
 @pytest.mark.parametrize("lock", ["FOR UPDATE", "FOR SHARE"])
