@@ -1,11 +1,15 @@
 """Creating jobs, on both databases."""
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from agentjobs.jobs.create import create_job
+from agentjobs.jobs import create
+from agentjobs.jobs.acceptance import Admission, RepoName, require_admission
+from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.lengths import MIN_REMEMBERED, QueueLengths
@@ -14,8 +18,9 @@ from agentjobs.jobs.views.queries import list_events, list_jobs
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
-from agentjobs.store.database import Transaction
+from agentjobs.store.database import IntegrityError, Transaction
 from tests.support.jobs import AGENTS, JobHarness, insert_repo, job_harness
+from tests.support.stores import opened
 
 
 async def problem_of(harness: JobHarness, caller_name: str, **fields: str) -> Problem:
@@ -48,6 +53,78 @@ async def test_an_events_payload_has_exactly_the_five_fields(harness: JobHarness
         "pr_url": None,
         "timestamp": event.timestamp,
     }
+
+
+async def test_each_created_job_is_delivered_to_the_endpoints_that_subscribe(
+    harness: JobHarness,
+) -> None:
+    caller, other = await harness.organization(), await harness.organization("other")
+    silent = await harness.organization("silent")
+    acme = caller.organization_id
+    for endpoint_id, organization_id, events in (
+        ("whk_all", acme, "[]"),
+        ("whk_queued", acme, '["job.failed","job.queued"]'),
+        ("whk_failed", acme, '["job.failed"]'),
+        ("whk_disabled", acme, "[]"),
+        ("whk_removed", acme, "[]"),
+        ("whk_other", other.organization_id, "[]"),
+    ):
+        await harness.db.transact(_insert_endpoint, endpoint_id, organization_id, events)
+    await harness.db.transact(_close_endpoint, "disabled_at", "whk_disabled")
+    await harness.db.transact(_close_endpoint, "removed_at", "whk_removed")
+    callers = [caller, other, silent, caller]
+    jobs = await asyncio.gather(*(harness.job(each) for each in callers))
+    rows = await harness.db.fetch_all(
+        "SELECT d.job_id, d.endpoint_id, d.event, d.organization_id, d.status, d.attempts,"
+        " d.failures, d.due_at = e.created_at AS is_due, e.id = d.event_id AS has_event"
+        " FROM deliveries d JOIN events e ON e.job_id = d.job_id AND e.sequence = d.sequence"
+    )
+    assert sorted(map(tuple, rows)) == sorted(
+        (job_id, endpoint_id, "job.queued", caller.organization_id, "pending", 0, 0, True, True)
+        for job_id, caller in zip(jobs, callers, strict=True)
+        for endpoint_id in {
+            "acme": ("whk_all", "whk_queued"),
+            "other": ("whk_other",),
+            "silent": (),
+        }[caller.organization]
+    )
+
+
+async def _insert_endpoint(
+    tx: Transaction, endpoint_id: str, organization_id: str, events: str
+) -> None:
+    await tx.execute(
+        "INSERT INTO webhook_endpoints (id, organization_id, url, sealed, key_id, created_at,"
+        " updated_at, events) VALUES (:id, :organization_id, 'https://hooks.example', :sealed, '',"
+        " 0, 0, :events)",
+        id=endpoint_id,
+        organization_id=organization_id,
+        sealed=b"",
+        events=events,
+    )
+
+
+async def _close_endpoint(tx: Transaction, column: str, endpoint_id: str) -> None:
+    await tx.execute(f"UPDATE webhook_endpoints SET {column} = 1 WHERE id = :id", id=endpoint_id)
+
+
+async def test_a_job_whose_repository_was_deleted_meanwhile_fails_alone(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def require(admissions: Mapping[RepoName, Admission], repo: RepoName) -> Admission:
+        admission = require_admission(admissions, repo)
+        is_deleted = repo[1] == "other/shop"
+        return replace(admission, repo_id="repo_gone") if is_deleted else admission
+
+    monkeypatch.setattr(create, "require_admission", require)
+    caller, other = await harness.organization(), await harness.organization("other")
+    calls = (harness.job(each) for each in (caller, other, caller))
+    first, failed, last = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(failed, IntegrityError)
+    rows = await harness.db.fetch_all("SELECT id FROM jobs")
+    assert {row["id"] for row in rows} == {first, last}
+    rows = await harness.db.fetch_all("SELECT job_id FROM events")
+    assert {row["job_id"] for row in rows} == {first, last}
 
 
 async def test_jobs_created_together_keep_their_own_labels(harness: JobHarness) -> None:
@@ -188,6 +265,22 @@ async def test_concurrent_requests_with_one_key_create_one_job(harness: JobHarne
     assert len(problems) == 4
     assert set(problems) == {"idempotency_in_progress"}
     assert len((await list_jobs(harness.context, caller.organization_id)).jobs) == 1
+
+
+async def test_one_key_creates_one_job_in_two_processes(
+    harness: JobHarness, database_url: str
+) -> None:
+    caller = await harness.organization()
+    async with opened(database_url) as db:
+        other = job_harness(db, harness.context.settings)
+        for key in map(str, range(20)):
+            calls = (each.same_request(caller, key) for each in (harness, other))
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert sum(isinstance(each, CreatedJob) and not each.replayed for each in results) == 1
+            replayed = [each for each in results if not isinstance(each, CreatedJob)]
+            assert {getattr(each, "code", each) for each in replayed} <= {"idempotency_in_progress"}
+    rows = await harness.db.fetch_all("SELECT id FROM jobs")
+    assert len(rows) == 20
 
 
 async def test_the_estimate_is_zero_with_a_free_slot_and_grows_with_the_queue(

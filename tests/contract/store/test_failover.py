@@ -10,7 +10,7 @@ import pytest
 from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.store.opening import open_database, open_unchecked
 from tests.support.replication import ReplicatedPostgres, replicated_postgres
-from tests.support.stores import add, names, until
+from tests.support.stores import INSERT, add, names, until
 
 
 @pytest.fixture
@@ -67,6 +67,8 @@ async def test_a_standby_is_used_only_on_request_and_refuses_writes_until_it_is_
 
     with pytest.raises(StoreUnavailable):
         await db.transact(add, "too-early")
+    with pytest.raises(StoreUnavailable):
+        await db.transact(_read_and_add, "too-early")
     await db.ping()
     with pytest.raises(StoreUnavailable):
         await db.check_writable()
@@ -94,6 +96,11 @@ async def test_a_host_that_does_not_answer_does_not_hide_the_next_one(postgres_u
     await db.close()
     silent.set()
     server.close()
+
+
+async def _read_and_add(tx: Transaction, name: str) -> None:
+    await tx.fetch_all("SELECT id FROM organizations")
+    await tx.execute_last(INSERT, id=name)
 
 
 async def _invalidate_keys(tx: Transaction) -> None:
