@@ -27,7 +27,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _READ = re.compile(r"\s*(SELECT|WITH|VALUES)\b")
-_WRITE_OR_LOCK = re.compile(r"\b(INSERT|UPDATE|DELETE|SHARE|pg_notify|pg_\w+_lock)\b")
+_WRITE_OR_LOCK = re.compile(r"\b(INTO|UPDATE|DELETE|SHARE|pg_notify|pg_\w+_lock\w*)\b")
 
 
 @dataclass(frozen=True, slots=True)

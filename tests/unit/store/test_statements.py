@@ -78,3 +78,34 @@ def test_a_missing_value_is_named() -> None:
 def test_a_statement_is_rendered_once() -> None:
     sql = "SELECT :rendered_once"
     assert render("sqlite", sql) is render("sqlite", sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id FROM jobs /*postgresql FOR NO KEY UPDATE SKIP LOCKED */",
+        "SELECT id FROM jobs FOR KEY SHARE",
+        "SELECT pg_try_advisory_xact_lock(1)",
+        "SELECT pg_advisory_xact_lock_shared(1)",
+        "SELECT pg_notify('a', 'b')",
+        "SELECT id INTO copies FROM jobs",
+        "WITH added AS (INSERT INTO jobs VALUES (1) RETURNING id) SELECT id FROM added",
+        "UPDATE jobs SET id = 1 RETURNING id",
+        "MERGE INTO jobs USING added ON true WHEN MATCHED THEN DO NOTHING",
+    ],
+)
+def test_a_statement_that_writes_or_locks_is_no_plain_read(sql: str) -> None:
+    assert not render("postgresql", sql).only_reads
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        " SELECT updated_at, deleted FROM shares",
+        "\nWITH few AS (SELECT 1) SELECT * FROM few",
+        "VALUES (1)",
+        "SELECT id FROM jobs /*sqlite FOR UPDATE */",
+    ],
+)
+def test_other_statements_are_plain_reads(sql: str) -> None:
+    assert render("postgresql", sql).only_reads
