@@ -91,5 +91,14 @@ async def test_a_run_that_failed_for_lack_of_space_stores_nothing(run: Run) -> N
     assert await run.stored() == ["a.txt"]
 
 
+async def test_a_run_that_failed_for_errors_that_caused_each_other_stores_its_results(
+    run: Run,
+) -> None:
+    first, second = ValueError("the reason"), ValueError("its consequence")
+    first.__context__, second.__cause__ = second, first
+    await store_results_at_end(run.context, second)
+    assert await run.stored() == ["a.txt"]
+
+
 async def _unavailable(*_: object) -> None:
     raise StoreUnavailable("away")

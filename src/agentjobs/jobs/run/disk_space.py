@@ -38,16 +38,24 @@ async def retry_for_space(step: Callable[[], Awaitable[T]], run: RunContext) -> 
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _reports_lack_of_space(error: BaseException | None) -> bool:
-    """The error, or the one that it was raised for."""
-    while error is not None:
-        is_number = isinstance(error, OSError) and error.errno in NO_SPACE
+def _reports_lack_of_space(error: BaseException) -> bool:
+    """The error, or one of those that it was raised for."""
+    for each in _chain(error):
+        is_number = isinstance(each, OSError) and each.errno in NO_SPACE
         # A job's failure may quote the agent, whose own directories in memory may be full.
-        is_own_text = not isinstance(error, JobFailed)
-        if is_number or (is_own_text and reports_lack_of_space(str(error))):
+        is_own_text = not isinstance(each, JobFailed)
+        if is_number or (is_own_text and reports_lack_of_space(str(each))):
             return True
-        error = error.__cause__ or error.__context__
     return False
+
+
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """An error that is raised again while its consequence is handled is part of a circle."""
+    chain: list[BaseException] = []
+    while error is not None and error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error.__context__
+    return chain
 
 
 def _free_space(run: RunContext) -> FreeSpace:
