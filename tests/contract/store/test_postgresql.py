@@ -1,10 +1,12 @@
 """Failures specific to PostgreSQL: broken connections and server restarts."""
 
 import asyncio
+import functools
 import os
 import signal as signals
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any
 
 import asyncpg
 import pytest
@@ -151,36 +153,63 @@ async def test_a_connection_lost_inside_a_transaction_undoes_it(postgres_url: st
 
 
 async def test_reads_and_a_last_statement_take_one_round_trip_each(postgres_url: str) -> None:
-    async def work(tx: Transaction) -> None:
-        await tx.fetch_all("SELECT id FROM organizations")
-        await tx.execute_last(INSERT, id="a")
-
     db = await PostgresqlDatabase.open(postgres_url, listen=False)
     await db.ping()
     ((connection, _),) = db._pool._idle
     sent: list[str] = []
     connection.add_query_logger(lambda query: sent.append(query.query.split()[0]))
-    await db.transact(work)
+    await db.transact(_read_and_write_last, "a")
     await until(lambda: "INSERT" in sent)
     assert sent == ["SELECT", "INSERT"]
     assert await names(db) == ["a"]
     await db.close()
 
 
+async def _read_and_write(tx: Transaction, name: str) -> None:
+    await tx.fetch_all("SELECT id FROM organizations")
+    tx.announce(name)
+    await add(tx, name)
+
+
+async def _read_and_write_last(tx: Transaction, name: str) -> None:
+    await tx.fetch_all("SELECT id FROM organizations")
+    tx.announce(name)
+    await tx.execute_last(INSERT, id=name)
+
+
+@pytest.mark.parametrize("work", [_read_and_write, _read_and_write_last])
+async def test_a_transaction_can_be_cancelled_at_any_moment(
+    postgres_url: str, work: Callable[[Transaction, str], Coroutine[Any, Any, None]]
+) -> None:
+    announced: set[str] = set()
+    db = await PostgresqlDatabase.open(postgres_url, listen=False, pool_size=1)
+    async with opened(postgres_url) as other:
+        for moment in range(40):
+            name = f"o{moment:02}"
+            db.changes.on(name, functools.partial(announced.add, name))
+            caller = asyncio.create_task(db.transact(work, name))
+            for _ in range(2 * moment):
+                await asyncio.sleep(0)
+            caller.cancel()
+            await asyncio.wait({caller})
+            # The only connection is neither in use nor in a transaction.
+            async with asyncio.timeout(5):
+                await db.transact(add, f"p{moment:02}")
+            assert f"p{moment:02}" in await names(other)
+        assert {each for each in await names(other) if each.startswith("o")} <= announced
+    await db.close()
+
+
 async def test_transactions_write_to_a_database_that_is_read_only_by_default(
     postgres_url: str,
 ) -> None:
-    async def read_and_add(tx: Transaction) -> None:
-        await tx.fetch_all("SELECT id FROM organizations")
-        await tx.execute_last(INSERT, id="b")
-
     operator = await asyncpg.connect(postgres_url)
     alter = f'ALTER DATABASE "{await operator.fetchval("SELECT current_database()")}"'
     await operator.execute(f"{alter} SET default_transaction_read_only = on")
     try:
         db = await PostgresqlDatabase.open(postgres_url, listen=False)
         await db.transact(add, "a")
-        await db.transact(read_and_add)
+        await db.transact(_read_and_write_last, "b")
         assert await names(db) == ["a", "b"]
         await db.close()
     finally:
