@@ -112,14 +112,13 @@ class PodAddress:
 
     async def close(self) -> None:
         """Connections break."""
+        if self._network is not None:
+            tasks = {self._accepting, *self._relays}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            os.close(self._network)
         self._listener.close()
-        if self._network is None:
-            return
-        tasks = {self._accepting, *self._relays}
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        os.close(self._network)
 
     async def _accept(self) -> None:
         while True:
@@ -143,7 +142,22 @@ class PodAddress:
         ):
             inside.setblocking(False)
             await loop.sock_connect(inside, ("127.0.0.1", PORT))
-            await asyncio.gather(_copy(outside, inside), _copy(inside, outside))
+            await join(outside, inside)
+
+
+async def join(one: socket.socket, other: socket.socket) -> None:
+    """Pass on what each of them receives until both have ended. Raises OSError if one breaks.
+
+    Afterwards, nothing waits for them: a loop would take a later socket with the number of a closed
+    one for the same, and never see that it can be read.
+    """
+    copies = [asyncio.ensure_future(_copy(*pair)) for pair in ((one, other), (other, one))]
+    try:
+        await asyncio.gather(*copies)
+    finally:
+        for copy in copies:
+            copy.cancel()
+        await asyncio.wait(copies)
 
 
 async def _copy(source: socket.socket, target: socket.socket) -> None:

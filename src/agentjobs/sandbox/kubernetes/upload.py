@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agentjobs.safe_text import ellipsize, single_line
+from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.kubernetes.piped_process import PipedProcess, own_program
 from agentjobs.sandbox.protocol import SandboxError
 
@@ -86,6 +87,8 @@ async def _send_archive(
             await _check(tar, await errors)
         finally:
             errors.cancel()
+            # Before its socket is closed: the loop would take the next one with its number for it.
+            await wait_despite_cancellation(errors)
 
 
 async def _check(process: PipedProcess, errors: str) -> None:
