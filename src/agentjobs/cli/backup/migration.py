@@ -42,7 +42,9 @@ def migrate_store(data_dir: Path | None) -> Migrated:
 async def _stored_revision(settings: Settings) -> str | None:
     if not settings.database_url and not settings.database_file.exists():
         return None
-    db = await open_unchecked(settings.effective_database_url, listen=False)
+    db = await open_unchecked(
+        settings.effective_database_url, listen=False, direct_url=settings.database_direct_url
+    )
     try:
         return await current_revision(db)
     finally:

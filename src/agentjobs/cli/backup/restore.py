@@ -203,7 +203,9 @@ def _move_repositories(incoming: Path, root: Path, result: Restored, suffix: str
 
 
 async def _describe_rows(settings: Settings, result: Restored, restored_at: int) -> None:
-    db = await open_unchecked(settings.effective_database_url, listen=False)
+    db = await open_unchecked(
+        settings.effective_database_url, listen=False, direct_url=settings.database_direct_url
+    )
     try:
         row = await db.fetch_one(
             "SELECT (SELECT COUNT(*) FROM jobs WHERE status = 'queued') AS queued,"
