@@ -108,7 +108,7 @@ func (s *supervisor) waitForOrphan() {
 	for {
 		left := s.timeLeft(sinceStart())
 		if left <= 0 {
-			fmt.Fprintln(os.Stderr, "agentjobs-supervisor: no worker; the agent is killed")
+			fmt.Fprintln(os.Stderr, "agentjobs-supervisor:", s.whyOrphaned(sinceStart()))
 			s.exit(1)
 		}
 		// The first contact shortens the timeout while this sleeps.
@@ -126,6 +126,14 @@ func (s *supervisor) timeLeft(now time.Duration) time.Duration {
 		timeout = firstContactTimeout
 	}
 	return timeout - (now - time.Duration(s.lastFrame.Load()))
+}
+
+func (s *supervisor) whyOrphaned(now time.Duration) string {
+	silence := (now - time.Duration(s.lastFrame.Load())).Round(time.Second)
+	if !s.touched.Load() {
+		return fmt.Sprintf("no worker has connected in %s; the pod ends", silence)
+	}
+	return fmt.Sprintf("the worker has been silent for %s; the agent is killed", silence)
 }
 
 // exit kills what is alive. The kernel does the same when the first process ends.
