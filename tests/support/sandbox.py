@@ -149,7 +149,7 @@ def processes_with(workspace: Path) -> list[int]:
     return pids
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"

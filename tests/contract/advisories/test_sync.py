@@ -269,7 +269,7 @@ async def test_repositories_are_scanned_after_each_refresh_of_their_ecosystem(
     harness.write(FIRST)
     with harness.db.changes.listen("scan") as signal:
         await harness.sync()
-        assert await signal.wait(5)
+        assert await signal.wait(30)
     assert await due_scans(harness.db) == [affected_repo_id]
     await harness.db.transact(_clear_due_scans)
     # No advisory is new, but a registry may be reachable again.

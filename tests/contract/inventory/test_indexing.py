@@ -100,7 +100,7 @@ async def test_an_index_is_stored_completely(
 ) -> None:
     with db.changes.listen("scan") as scan:
         done = await index(db, setup, settings)
-        assert await scan.wait(5)
+        assert await scan.wait(30)
     row = await row_of(db)
     assert done.file_count == 3
     assert (row["index_status"], row["line_count"], row["indexed_commit"]) == (

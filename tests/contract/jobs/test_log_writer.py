@@ -171,4 +171,4 @@ async def test_a_hostile_event_leaves_the_event_loop_time_for_others_and_keeps_t
         log.write(b"checks\n")
     expected = f"{text.decode()}\nhunt\n[agentjobs] the agent ended\nchecks\n"
     assert await text_of(harness, job.id) == expected
-    assert longest.cpu_seconds < 0.1
+    assert longest.cpu_seconds < 0.25

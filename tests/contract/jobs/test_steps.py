@@ -159,7 +159,7 @@ async def test_hundreds_of_hostile_steps_leave_the_event_loop_time_for_others(
         for _ in range(200):
             log.steps.record(Step(title=text, detail=text))
     assert len(await steps_of(harness, job)) == 200
-    assert longest.cpu_seconds < 0.1
+    assert longest.cpu_seconds < 0.25
 
 
 async def test_the_last_of_too_many_steps_says_so(harness: JobHarness, job: ClaimedJob) -> None:

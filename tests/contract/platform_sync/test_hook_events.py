@@ -53,7 +53,7 @@ async def makes_due(env: SyncEnvironment, delivery_id: str, event: HookEvent) ->
 async def test_a_delivery_is_stored_once_and_wakes_waiters(env: SyncEnvironment) -> None:
     with env.db.changes.listen("forges") as signal:
         assert await receive(env, "one", PUSH) == "new"
-        assert await signal.wait(5)
+        assert await signal.wait(30)
     assert await receive(env, "one", PUSH) == "known"
     assert await receive(env, "one", HookEvent("repository", SHOP)) == "known"
     assert await receive(env, "two", None) == "unconnected"

@@ -57,11 +57,11 @@ async def test_imports_are_listed_with_their_progress(
 async def test_a_change_wakes_listeners(database: Database, acme: Organization) -> None:
     with database.changes.listen("index") as signal:
         view = await begin(database, acme, 1)
-        assert await signal.wait(5)
+        assert await signal.wait(30)
         await fail(database, view)
-        assert await signal.wait(5)
+        assert await signal.wait(30)
         await dismiss(database, acme.id, view.id)
-        assert await signal.wait(5)
+        assert await signal.wait(30)
 
 
 async def test_only_failed_imports_are_dismissed_and_only_by_their_organization(

@@ -118,7 +118,7 @@ async def test_caches_are_bypassed_while_the_connection_is_silent(
                 await other.transact(_invalidate_keys)
             finally:
                 os.kill(backend, signals.SIGCONT)
-            assert await signal.wait(5)
+            assert await signal.wait(30)
             await until(db.changes.may_use_caches)
         # The connection was only slow, so it is still in use.
         assert db.notifications._connection is listener
@@ -193,7 +193,7 @@ async def test_a_transaction_can_be_cancelled_at_any_moment(
             caller.cancel()
             await asyncio.wait({caller})
             # The only connection is neither in use nor in a transaction.
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await db.transact(add, f"p{moment:02}")
             assert f"p{moment:02}" in await names(other)
         assert {each for each in await names(other) if each.startswith("o")} <= announced

@@ -164,7 +164,7 @@ async def test_a_cursor_older_than_deleted_events_continues_with_those_kept(
 
 async def test_an_event_ends_the_wait(database: Database) -> None:
     waiting = asyncio.create_task(wait_for_events(database, "org_a", after=0, limit=10, seconds=60))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not database.changes.topics:  # noqa: ASYNC110 - subscriptions emit no signal
             await asyncio.sleep(0)
         await store(database, an_event("job_a"))

@@ -41,7 +41,7 @@ async def hold_open(db: Database, holder: asyncpg.Connection, work: Work) -> asy
         await tx.fetch_one("SELECT pg_advisory_xact_lock(:lock)", lock=LOCK)
 
     task = asyncio.create_task(db.transact(work_and_wait))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not await holder.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
             assert not task.done()
     return task
@@ -78,7 +78,7 @@ async def test_a_job_that_is_being_deleted_delays_no_listing(
         await tx.execute("DELETE FROM events WHERE job_id = 'job_old'")
 
     transaction = await hold_open(database, holder, delete)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert keys(await read(database)) == [("job_new", 1)]
     await release(holder)
     await transaction
@@ -96,7 +96,7 @@ async def test_a_reader_that_dies_while_it_numbers_events_leaves_them_to_the_nex
     dying = await open_unchecked(postgres_url, listen=False)
     transaction = await hold_open(dying, holder, number)
     waiting = asyncio.create_task(read(database))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await holder.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") < 2:
             assert not waiting.done()
         await holder.execute(

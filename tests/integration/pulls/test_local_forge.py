@@ -124,7 +124,7 @@ async def test_a_merge_into_the_default_branch_asks_for_a_new_index(platform: Pl
     with platform.db.changes.listen("index") as woken:
         number = await platform.open_pull("agentjobs/one", {"a": "1"})
         await merge_pull(platform.db, platform.settings, *HERE, number)
-        assert await woken.wait(5)
+        assert await woken.wait(30)
     row = await platform.repo_row()
     assert row["head_commit"] == platform.head("main")
     assert row["index_due_at"] is not None

@@ -59,7 +59,7 @@ async def test_it_can_be_checked_before_any_job(sandbox: Sandbox) -> None:
 async def test_a_successful_command_reports_exit_code_zero(harness: SandboxHarness) -> None:
     report = await harness.shell("echo done")
     assert (report.exit_code, report.timed_out, report.last_lines) == (0, False, "done")
-    assert report.duration_ms < 10_000
+    assert report.duration_ms < 60_000
 
 
 async def test_a_failing_command_reports_its_exit_code_and_last_lines(

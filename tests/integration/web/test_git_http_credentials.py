@@ -46,7 +46,7 @@ async def test_a_key_with_git_write_pushes_and_the_store_records_it(server: GitS
         row = await server.platform.repo_row()
         assert row["head_commit"] == commit
         assert row["index_due_at"] is not None
-        assert await changes.wait(5)
+        assert await changes.wait(30)
 
 
 async def test_a_job_reads_and_writes_its_own_branch(server: GitServer) -> None:

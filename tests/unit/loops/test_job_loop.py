@@ -148,5 +148,5 @@ async def test_a_job_that_is_announced_during_a_look_causes_another_one(
 
     monkeypatch.setattr(job_loop, "_POLL_SECONDS", 600)
     monkeypatch.setattr(JobLoop, "_claim", claim)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await _loop(changes, lambda _: None).run(stopping)

@@ -48,7 +48,7 @@ class Service:
         return topic in self.context.db.changes._subscribers
 
     async def wait_for_subscriber(self, topic: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not self.has_subscriber(topic):  # noqa: ASYNC110 - subscriptions emit no signal
                 await asyncio.sleep(0)
 
@@ -117,11 +117,11 @@ class LiveCall:
         self.left.set()
 
     async def wait(self) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await self._task
 
     async def _next(self) -> Message:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return await self.sent.get()
 
     async def _receive(self) -> Message:

@@ -126,7 +126,7 @@ async def test_a_delivery_is_stored_once(sender: Sender) -> None:
     with sender.service.harness.db.changes.listen("forges") as signal:
         response = await sender.send()
         assert (response.status_code, response.json()) == (202, {"status": "accepted"})
-        assert await signal.wait(5)
+        assert await signal.wait(30)
     response = await sender.send()
     assert (response.status_code, response.json()) == (202, {"status": "known"})
     (row,) = await sender.hints()

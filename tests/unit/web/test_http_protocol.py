@@ -86,13 +86,13 @@ def connect(app: ASGIApp) -> tuple[HttpProtocol, FakeTransport]:
 
 async def wait_for_requests(protocol: HttpProtocol) -> None:
     """Waits until the application has finished every request."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while tasks := protocol.tasks:
             await asyncio.wait(set(tasks))
 
 
 async def wait_until_closed(transport: FakeTransport) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await transport.close_called.wait()
 
 
@@ -207,7 +207,7 @@ class TestTimeouts:
         protocol.data_received(b"GET / HTTP/1.1\r\n\r\nGET / HT")
         deadline = protocol._deadline
         assert deadline is not None
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while protocol._deadline is deadline:  # noqa: ASYNC110 - a timer emits no signal
                 await asyncio.sleep(0)
         assert not transport.closed
