@@ -151,3 +151,12 @@ async def test_without_javascript_pages_are_in_utc(
     page = await open_page(java_script_enabled=False, timezone_id="Asia/Tokyo")
     await page.goto("/sign-in")
     await expect(page.locator("footer")).to_contain_text("Times are in UTC.")
+
+
+async def test_the_commits_of_a_job_are_shown_without_scripts(
+    open_page: OpenPage, admin_state: Any, samples: SampleData
+) -> None:
+    page = await open_page(storage_state=admin_state, java_script_enabled=False)
+    await page.goto(f"/jobs/{samples.completed}")
+    for commit in (samples.base, samples.head):
+        await expect(page.locator("#job-details").get_by_text(commit[:12])).to_be_visible()
