@@ -52,19 +52,25 @@ async def steps_of(harness: JobHarness, job: ClaimedJob) -> list[StoredStep]:
     return await read_steps(harness.db, job.id, limit=3_000)
 
 
+def new_recorder(harness: JobHarness, job: ClaimedJob, clock: Clock | None = None) -> StepRecorder:
+    """One that is stored by the test alone: the one of a LogWriter is stored by that, too."""
+    return StepRecorder(harness.db, job, str, clock or Clock(), lambda: None)
+
+
 async def test_a_step_is_stored_when_it_begins_and_again_when_it_ends(
     harness: JobHarness, job: ClaimedJob
 ) -> None:
     clock = Clock()
-    async with LogWriter(harness.db, job, CAP, clock_ms=clock) as log:
-        log.steps.record(Step(kind="command", title="make", state="running", key="1"))
-        log.steps.record(Step(kind="message", title="I wait."))
-        assert await log.steps.flush()
-        (running, message) = await steps_of(harness, job)
-        assert (running.sequence, running.state, running.duration_ms) == (1, "running", None)
-        assert (message.sequence, message.kind) == (2, "message")
-        clock.now += 1_500
-        log.steps.record(Step(key="1", detail="no rule\n", state="failed", exit_code=2))
+    steps = new_recorder(harness, job, clock)
+    steps.record(Step(kind="command", title="make", state="running", key="1"))
+    steps.record(Step(kind="message", title="I wait."))
+    assert await steps.flush()
+    (running, message) = await steps_of(harness, job)
+    assert (running.sequence, running.state, running.duration_ms) == (1, "running", None)
+    assert (message.sequence, message.kind) == (2, "message")
+    clock.now += 1_500
+    steps.record(Step(key="1", detail="no rule\n", state="failed", exit_code=2))
+    assert await steps.flush()
     assert (await steps_of(harness, job))[0] == StoredStep(
         sequence=1,
         started_at=1_000_000,
@@ -90,7 +96,7 @@ async def test_a_step_that_changes_all_the_time_does_not_keep_the_log_from_being
         steps.record(Step(title="make", state="running", key="1"))
 
     monkeypatch.setattr(recorder, "store_steps", store_and_change)
-    steps = StepRecorder(harness.db, job, str, Clock(), lambda: None)
+    steps = new_recorder(harness, job)
     steps.record(Step(title="make", state="running", key="1"))
     assert await steps.flush()
     assert changes == 1
@@ -124,12 +130,12 @@ async def test_a_step_that_the_agent_did_not_finish_is_unfinished(
 
 
 async def test_a_step_of_a_lost_worker_is_unfinished(harness: JobHarness, job: ClaimedJob) -> None:
-    async with LogWriter(harness.db, job, CAP) as log:
-        log.steps.record(Step(title="make", state="running", key="1"))
-        assert await log.steps.flush()
-        assert [step.state for step in await steps_of(harness, job)] == ["running"]
-        await finish_job(harness.db, job, Failed("worker_lost", ""))
-        assert [step.state for step in await steps_of(harness, job)] == ["unfinished"]
+    steps = new_recorder(harness, job)
+    steps.record(Step(title="make", state="running", key="1"))
+    assert await steps.flush()
+    assert [step.state for step in await steps_of(harness, job)] == ["running"]
+    await finish_job(harness.db, job, Failed("worker_lost", ""))
+    assert [step.state for step in await steps_of(harness, job)] == ["unfinished"]
 
 
 async def test_steps_are_redacted_printable_and_of_limited_size(
@@ -188,13 +194,14 @@ async def test_a_worker_that_adopts_the_agent_continues_its_steps(
     async with LogWriter(harness.db, job, CAP) as log:
         log.steps.record(Step(title="make", state="running", key="1"))
     monkeypatch.setattr(ClaimedJob, "is_adopted", True)
-    async with LogWriter(harness.db, job, CAP) as log:
-        log.steps.record(Step(key="1", detail="the end of a step of the other worker"))
-        log.steps.record(Step(title="make test", state="running", key="2"))
-        assert await log.steps.flush()
-        log.steps.record(Step(key="2"))
-    steps = [(step.sequence, step.title, step.state) for step in await steps_of(harness, job)]
-    assert steps == [(1, "make", "unfinished"), (2, "make test", "succeeded")]
+    steps = new_recorder(harness, job)
+    steps.record(Step(key="1", detail="the end of a step of the other worker"))
+    steps.record(Step(title="make test", state="running", key="2"))
+    assert await steps.flush()
+    steps.record(Step(key="2"))
+    assert await steps.flush()
+    stored = [(step.sequence, step.title, step.state) for step in await steps_of(harness, job)]
+    assert stored == [(1, "make", "unfinished"), (2, "make test", "succeeded")]
 
 
 async def test_an_outage_delays_steps_and_loses_none(
@@ -203,13 +210,13 @@ async def test_an_outage_delays_steps_and_loses_none(
     async def unavailable(*_: object) -> None:
         raise StoreUnavailable
 
-    async with LogWriter(harness.db, job, CAP) as log:
-        with monkeypatch.context() as outage:
-            outage.setattr(harness.db, "transact", unavailable)
-            log.steps.record(Step(title="make", state="running", key="1"))
-            assert not await log.steps.flush()
-            log.steps.record(Step(key="1"))
-        assert await log.steps.flush()
+    steps = new_recorder(harness, job)
+    with monkeypatch.context() as outage:
+        outage.setattr(harness.db, "transact", unavailable)
+        steps.record(Step(title="make", state="running", key="1"))
+        assert not await steps.flush()
+        steps.record(Step(key="1"))
+    assert await steps.flush()
     assert [step.state for step in await steps_of(harness, job)] == ["succeeded"]
 
 
