@@ -122,6 +122,18 @@ async def insert_repository(tx: Transaction, repo: NewRepo, entry: audit.Entry) 
     tx.announce("index")
 
 
+async def disconnect_all(tx: Transaction, organization_id: str) -> None:
+    """Of an organization that is being deleted: no sync and no index begins any more."""
+    await tx.execute(
+        "UPDATE repos SET disconnected_at = COALESCE(disconnected_at, :now), index_due_at = NULL,"
+        " sync_due_at = NULL WHERE organization_id = :organization_id",
+        organization_id=organization_id,
+        now=await tx.clock_ms(),
+    )
+    await tx.invalidate("repos")
+    tx.announce(DISCONNECTED_TOPIC)
+
+
 async def _disconnect(
     tx: Transaction,
     organization_id: str,

@@ -15,11 +15,13 @@ from agentjobs.cli.orgs import deletion
 from agentjobs.cli.orgs.deletion import delete_organization
 from agentjobs.cli.orgs.export import export_organization
 from agentjobs.cli.orgs.tables import tenant_tables
+from agentjobs.cli.repos import purge
 from agentjobs.fleet.repositories_directory import MARKER
 from agentjobs.jobs.outcomes import Cancelled
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import cancel_requests
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.local_git import repositories
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.organizations import (
     create_organization,
@@ -255,6 +257,51 @@ async def test_an_export_has_every_row_of_the_organization_and_no_secret(
     assert b"bystander" not in every
     with pytest.raises(Problem, match="already exists"):
         await export_organization(filled, settings, "doomed", target)
+
+
+async def test_an_organization_is_not_deleted_where_its_repositories_are_not(
+    filled: Database, tmp_path: Path
+) -> None:
+    """Copies of repositories on platforms are in the same directory."""
+    await filled.transact(_move_to_platform)
+    before = await dump(filled)
+    elsewhere = Settings(data_dir=str(tmp_path), repositories_dir=str(tmp_path / "elsewhere"))
+    with pytest.raises(Problem, match="AGENTJOBS_REPOSITORIES_DIR"):
+        await delete_organization(filled, elsewhere, "doomed")
+    assert await dump(filled) == before
+
+
+async def test_a_sync_cannot_leave_files_of_a_deleted_organization(
+    filled: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "git" / "repos-doomed.git"
+    copy.mkdir()
+    await write(filled, f"UPDATE repos SET sync_lease_until = {2**53}, disconnected_at = NULL")
+    monkeypatch.setattr(purge, "_STOP_SECONDS", 0.0)
+    with pytest.raises(Problem, match="Run the command again"):
+        await delete_organization(filled, settings, "doomed")
+    assert copy.exists()
+    (row,) = await filled.fetch_all("SELECT * FROM repos WHERE id = 'repos-doomed'")
+    assert (row["sync_due_at"], row["index_due_at"]) == (None, None)
+    assert row["disconnected_at"] is not None
+
+    await write(filled, "UPDATE repos SET sync_lease_until = NULL")
+    await delete_organization(filled, settings, "doomed")
+    assert not copy.exists()
+    assert rows_with(await dump(filled), "doomed") == {"audit_log": 3}
+
+
+async def test_an_organization_whose_files_cannot_be_removed_is_not_deleted(
+    filled: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "git" / "repos-doomed.git"
+    copy.mkdir()
+    # Root can remove everything.
+    monkeypatch.setattr(repositories, "remove_repository", lambda *_: None)
+    with pytest.raises(Problem, match="Run the command as the user") as raised:
+        await delete_organization(filled, settings, "doomed")
+    assert str(copy) in raised.value.message
+    assert (await find_organization(filled, "doomed")).name == "doomed"
 
 
 async def test_pages_are_read_and_deleted_completely(

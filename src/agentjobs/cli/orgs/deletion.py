@@ -10,7 +10,7 @@ import time
 
 from agentjobs.cli.forges.access import open_platforms
 from agentjobs.cli.orgs.tables import tenant_tables
-from agentjobs.cli.repos.purge import remove_files
+from agentjobs.cli.repos.purge import remove_repository_files
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.jobs.cancel import request_cancel
 from agentjobs.organizations import audit
@@ -24,6 +24,7 @@ from agentjobs.organizations.pauses import pause, resume
 from agentjobs.organizations.removal import close_organization
 from agentjobs.platform_sync.hook_removal import remove_hooks_of_connection
 from agentjobs.problems import Problem
+from agentjobs.repos.connect import disconnect_all
 from agentjobs.repos.hook_rows import request_removal
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, IntegrityError, Transaction
@@ -73,9 +74,9 @@ async def _record(db: Database, entry: audit.Entry) -> None:
 async def _require_repositories(
     db: Database, settings: Settings, organization: Organization
 ) -> None:
+    """Copies of repositories on platforms are in this directory, too."""
     row = await db.fetch_one(
-        "SELECT id FROM repos WHERE organization_id = :id AND platform = 'local' LIMIT 1",
-        id=organization.id,
+        "SELECT id FROM repos WHERE organization_id = :id LIMIT 1", id=organization.id
     )
     if row is not None:
         await RepositoriesDirectory(db, settings).check_for_operator()
@@ -149,9 +150,10 @@ async def _running_jobs(tx: Transaction, organization_id: str) -> list[str]:
 
 
 async def _remove_files(db: Database, settings: Settings, organization: Organization) -> None:
-    """Of this host; workers on others drop their copies when the repository has no row."""
+    """Of this host; workers on others drop their copies of disconnected repositories."""
+    await db.transact(disconnect_all, organization.id)
     rows = await db.fetch_all(
         "SELECT id FROM repos WHERE organization_id = :id", id=organization.id
     )
     for row in rows:
-        await asyncio.to_thread(remove_files, settings, row["id"])
+        await remove_repository_files(db, settings, organization, row["id"])

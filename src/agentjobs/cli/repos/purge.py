@@ -61,21 +61,29 @@ async def purge_repository(
         await disconnect_repository(db, organization, full_name)
     paths: list[Path] = []
     for row in rows:
-        await _stop_work(db, owner, row["id"])
-        async with changing_repository(db, row["id"]):
-            paths += await asyncio.to_thread(remove_files, settings, row["id"])
+        paths += await remove_repository_files(db, settings, owner, row["id"])
+    workers = await db.fetch_all("SELECT DISTINCT hostname FROM workers ORDER BY hostname")
+    await db.transact(_record, owner.id, audit.entry("repo.purged", full_name))
+    return Purged(full_name, list(map(str, paths)), [row["hostname"] for row in workers])
+
+
+async def remove_repository_files(
+    db: Database, settings: Settings, owner: Organization, repo_id: str
+) -> list[Path]:
+    """Of a disconnected repository, on this host, once nothing uses them. Returns their paths."""
+    await _stop_work(db, owner, repo_id)
+    async with changing_repository(db, repo_id):
+        paths = await asyncio.to_thread(_remove_files, settings, repo_id)
     if left := [str(path) for path in paths if path.exists()]:
         raise Problem(
             "files_left",
             f"The repository is disconnected, but these could not be removed: {', '.join(left)}."
             " Run the command as the user of the service.",
         )
-    workers = await db.fetch_all("SELECT DISTINCT hostname FROM workers ORDER BY hostname")
-    await db.transact(_record, owner.id, audit.entry("repo.purged", full_name))
-    return Purged(full_name, list(map(str, paths)), [row["hostname"] for row in workers])
+    return paths
 
 
-def remove_files(settings: Settings, repo_id: str) -> list[Path]:
+def _remove_files(settings: Settings, repo_id: str) -> list[Path]:
     """Blocking. Returns the paths on this host that existed; some may be left."""
     mirrors, workspaces = settings.data_path / "mirrors", settings.data_path / "workspaces"
     snapshots = settings.data_path / DIRECTORY / SNAPSHOTS
