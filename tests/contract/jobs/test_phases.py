@@ -1,6 +1,7 @@
 """The phases of a job are stored with its start and end, and while they last, on both databases."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -59,6 +60,23 @@ async def test_a_job_tells_its_phases_from_the_queue_to_the_pull_request(
     assert [each.phase for each in view.phases] == names
     assert all(each.ended_at is not None for each in view.phases)
     assert await current(harness, caller) is None
+
+
+async def test_phases_follow_the_databases_clock(
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    job = await harness.claim()
+    slow_ns = time.time_ns() - 150 * 10**9
+    with monkeypatch.context() as wrong_clock:
+        wrong_clock.setattr(time, "time_ns", lambda: slow_ns)
+        phases = RunPhases(job)
+        phases.begin("agent")
+        text = phases.encode()
+    await start_job(harness.db, job, BASE, "the prompt", text)
+    times = [each.started_at for each in (await harness.view(caller, job_id)).phases]
+    assert times == sorted(times)
 
 
 async def test_attempts_are_apart_and_tell_why_they_ended(harness: JobHarness) -> None:

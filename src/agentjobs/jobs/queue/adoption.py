@@ -60,7 +60,7 @@ async def _adopt(
         "DELETE FROM workers WHERE id IN (SELECT value FROM each(:workers))", workers=dead
     )
     rows = await tx.fetch_all(queries.DURING_OUTAGES.read, ids=[*credentials])
-    jobs = [claimed_job(row, credentials[row["id"]]) for row in rows]
+    jobs = [claimed_job(row, credentials[row["id"]], now) for row in rows]
     return sorted(jobs, key=lambda job: job.id)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from agentjobs.clock import now_ms
 from agentjobs.jobs.cause import Cause, stored_cause
 from agentjobs.jobs.queue.platform_outages import LOCAL, REFUSED
 from agentjobs.jobs.states import RUNNING
@@ -65,6 +66,8 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     adopted_base: str | None = None
     # Of its earlier runs, as stored.
     phases: str | None = None
+    # By the database's clock.
+    claimed_at: int = msgspec.field(default_factory=now_ms)
 
     @property
     def base_branch(self) -> str:
@@ -106,7 +109,7 @@ class ClaimedJob(msgspec.Struct, frozen=True):
         return self.id, self.fence
 
 
-def claimed_job(row: Row, credential: str) -> ClaimedJob:
+def claimed_job(row: Row, credential: str, claimed_at: int) -> ClaimedJob:
     is_adopted = row["status"] == RUNNING
     return ClaimedJob(
         id=row["id"],
@@ -145,6 +148,7 @@ def claimed_job(row: Row, credential: str) -> ClaimedJob:
         traceparent=row["traceparent"],
         adopted_base=row["base_commit"] if is_adopted else None,
         phases=row["phases"],
+        claimed_at=claimed_at,
     )
 
 

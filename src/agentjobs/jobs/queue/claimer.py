@@ -171,7 +171,10 @@ class Claimer:
             one_by_one,
         )
         rows = await (claim.at_once(tx) if tx.engine == "postgresql" else claim.in_steps(tx))
-        jobs = [claimed_job(row, credentials[bytes(row["credential_hash"])]) for row in rows]
+        claimed_at = claim.lease_expires_at - lease_ms
+        jobs = [
+            claimed_job(row, credentials[bytes(row["credential_hash"])], claimed_at) for row in rows
+        ]
         if keys := {key for job in jobs if job.has_outage for key in job.outage_keys}:
             await postpone_others(tx, keys)
         claimed_of = Counter(job.organization_id for job in jobs)

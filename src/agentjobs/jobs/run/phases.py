@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from agentjobs.clock import now_ms
+from agentjobs.clock import elapsed_ms
 from agentjobs.jobs.outcomes import (
     DiskFull,
     Kept,
@@ -44,9 +44,9 @@ class RunPhases:
     """Begins with the wait in the queue, and with the preparation. The run of an adopted job
     goes on."""
 
-    def __init__(self, job: ClaimedJob, *, clock_ms: Callable[[], int] = now_ms) -> None:
+    def __init__(self, job: ClaimedJob, *, clock_ms: Callable[[], int] | None = None) -> None:
         self._job = job
-        self._clock_ms = clock_ms
+        self._clock_ms = clock_ms or _clock_since(job.claimed_at)
         self._is_new = asyncio.Event()
         self._stored = job.phases
         runs = decode_runs(job.phases)
@@ -96,6 +96,12 @@ class RunPhases:
             with contextlib.suppress(StoreError):
                 await db.transact(_store, self._job, text)
                 self.mark_stored(text)
+
+
+def _clock_since(claimed_at: int) -> Callable[[], int]:
+    """The database's time goes on from the claim: this machine's clock may be wrong."""
+    offset_ms = claimed_at - elapsed_ms()
+    return lambda: elapsed_ms() + offset_ms
 
 
 async def _store(tx: Transaction, job: ClaimedJob, text: str) -> None:
