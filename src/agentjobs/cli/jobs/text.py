@@ -20,7 +20,9 @@ _QUEUE_REASONS = {
     "platform_refused": "the platform does not accept the finished work",
     "tracker_unreachable": "the tracker of its ticket does not respond",
     "environment_building": "the environment of the repository is being built",
-    "no_worker": "no running worker can run this agent",
+    "no_worker": (
+        "no running worker is ready for this agent and has the tags that the repository requires"
+    ),
     "disk_full": "the disks of the workers are nearly full",
 }
 

@@ -142,7 +142,10 @@ async def test_a_failed_job_shows_the_reason(sample_dashboard):
 async def test_a_waiting_job_shows_the_reason(dashboard):
     job = await dashboard.harness.job(dashboard.caller)
     page = await dashboard.viewer.open(f"/jobs/{job}")
-    assert "No running worker can run this agent." in page.text
+    # Its agent may be ready, while no worker has the tags.
+    assert (
+        "No running worker is ready for this agent and has the tags that the repository requires."
+    ) in page.text
     assert "Nothing has been logged yet." in page.text
     assert "No prompt yet." in page.text
 

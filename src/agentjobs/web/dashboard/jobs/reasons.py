@@ -71,7 +71,9 @@ _QUEUE_REASONS: Mapping[str, str] = {
     "platform_refused": "The platform does not accept the finished work; see the warnings.",
     "tracker_unreachable": "The tracker of its ticket does not respond.",
     "environment_building": "The environment of this repository is being built.",
-    "no_worker": "No running worker can run this agent.",
+    "no_worker": (
+        "No running worker is ready for this agent and has the tags that the repository requires."
+    ),
     "disk_full": "The disks of the workers that can run this agent are nearly full.",
 }
 _BUILD = re.compile(r"environment log (env_[0-9a-z]{26})")

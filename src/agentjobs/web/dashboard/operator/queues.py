@@ -20,7 +20,7 @@ _REASONS = {
     "agent_limit": ("warn", "Limit of the agent"),
     "unreachable": ("bad", "Platform or tracker does not respond"),
     "environment_building": ("info", "Environment is being built"),
-    "no_worker": ("bad", "No worker can run the agent"),
+    "no_worker": ("bad", "No worker can run the job"),
     "disk_full": ("bad", "Disks of workers are nearly full"),
 }
 
