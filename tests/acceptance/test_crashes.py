@@ -1,6 +1,7 @@
 """Processes that are killed or stopped during their work: nothing is lost or done twice."""
 
 import contextlib
+import json
 import signal
 import sqlite3
 import subprocess
@@ -138,6 +139,30 @@ def test_a_drained_worker_requeues_its_job_without_using_an_attempt(
     interruptions = [each["interruption"] for each in job["phases"]]
     assert interruptions == [None, None, "worker_stopped", None]
     assert waiting.stop() == 0
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_worker_that_is_stopping_is_draining_and_jobs_do_not_wait_for_it(
+    start: StartService, tmp_path: Path
+) -> None:
+    serve = start("serve")
+    worker = start("worker", data_dir="one", AGENTJOBS_PUBLIC_URL=serve.root_url)
+    api = connected(serve, tmp_path)
+    running = api.create("acme/shop", "sleepy")
+    api.wait_status(running, "running")
+    worker.signal(signal.SIGTERM)
+
+    def statuses() -> list[str]:
+        listed = json.loads(serve.admin("workers", "list", "--json"))["workers"]
+        return [each["status"] for each in listed]
+
+    wait_until(lambda: statuses() == ["draining"], "the worker to be draining")
+    waiting = api.create("acme/shop", "sleepy")
+    wait_until(lambda: api.job(waiting)["queue_reason"] == "no_worker", "the reason it waits")
+    api.http.post(f"/jobs/{running}/cancel")
+    wait_until(lambda: statuses() == [], "the worker to end")
+    assert worker.stop() == 0
+    assert serve.stop() == 0
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

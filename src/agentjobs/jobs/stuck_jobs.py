@@ -59,7 +59,10 @@ def why_no_worker(agent: str, tags: Collection[str], workers: Sequence[WorkerVie
     if not running:
         return "no worker is running: start `agentjobs worker`, or `agentjobs up`"
     if not active:
-        return "all workers are drained: run `agentjobs workers drain WORKER --undo`"
+        return (
+            "all workers are drained or stopping: start another one, or run"
+            " `agentjobs workers drain WORKER --undo`"
+        )
     if not able:
         wanted = ",".join(sorted(tags))
         return (

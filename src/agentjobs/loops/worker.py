@@ -1,6 +1,7 @@
 """A worker: starts its loops together and drains them in order."""
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -161,6 +162,8 @@ class Worker:
                 await first_of(stopping.wait(), preparing)
             group.create_task(run_loops(until_stopped, stopping))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))
+            if self._jobs.active_jobs:
+                group.create_task(self._begin_drain())
             await self._drain(hurry)
             drained.set()
         try:
@@ -206,6 +209,11 @@ class Worker:
         if self._tools.environments is not None:
             await self._tools.environments.reconcile()
             await self._tools.environments.trim()
+
+    async def _begin_drain(self) -> None:
+        # Without the store, its heartbeats end too.
+        with contextlib.suppress(StoreUnavailable):
+            await leases.begin_drain(self._db, self._info.id)
 
     async def _drain(self, hurry: asyncio.Event) -> None:
         grace = 0.0 if hurry.is_set() else self._settings.drain_grace_seconds

@@ -79,6 +79,11 @@ async def renew(
     return await db.transact(_renew, worker, jobs, int(lease_seconds * 1_000), was_cut_off)
 
 
+async def begin_drain(db: Database, worker_id: str) -> None:
+    """The process ends when its jobs have: nobody counts on its slots any more."""
+    await db.transact(_begin_drain, worker_id)
+
+
 async def sign_off(db: Database, worker_id: str) -> None:
     await db.transact(_sign_off, worker_id)
 
@@ -191,6 +196,15 @@ def decode_unready(column: str) -> Unreadiness:
     clock = agents.pop(_CLOCK, None)
     problem = agents.pop(_ALL_AGENTS, "")
     return Unreadiness(agents, None if clock is None else int(clock), problem)
+
+
+async def _begin_drain(tx: Transaction, worker_id: str) -> None:
+    await tx.execute(
+        "UPDATE workers SET drain_requested_at = :now"
+        " WHERE id = :id AND drain_requested_at IS NULL",
+        id=worker_id,
+        now=await tx.clock_ms(),
+    )
 
 
 async def _sign_off(tx: Transaction, worker_id: str) -> None:
