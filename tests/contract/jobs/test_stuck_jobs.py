@@ -5,11 +5,13 @@ import pytest
 
 from agentjobs.cli.doctor.finding import Finding
 from agentjobs.cli.doctor.workers import check_workers
-from agentjobs.jobs.outcomes import NotReady
+from agentjobs.jobs.outcomes import Kept, NotReady
 from agentjobs.jobs.queue.environment_holds import EnvironmentHold
 from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.platform_outages import LOCAL, Outage, record_outage
+from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.repos.scheduling import set_scheduling
@@ -102,6 +104,23 @@ async def test_jobs_that_wait_for_the_git_server_are_a_problem(harness: JobHarne
     _, (state, message) = await of(harness, "queue")
     assert state == "problem"
     assert message.startswith("1 job waits for the git server at the public URL")
+    # It may answer for some repositories only, for instance without their directory.
+    (job,) = await harness.db.fetch_all("SELECT repo_id FROM jobs")
+    await harness.db.transact(record_outage, Outage(job["repo_id"], "away"))
+    assert [text for _, text in await of(harness, "queue")][1:] == [message]
+
+
+async def test_a_platform_that_refuses_finished_work_is_named(harness: JobHarness) -> None:
+    await harness.job(await harness.organization())
+    claimed = await harness.claim()
+    await start_job(harness.db, claimed, "1" * 40)
+    refused = Outage(claimed.refusal_key, "no permission")
+    await finish_job(harness.db, claimed, Kept(KeptWork("1" * 40, "2" * 40, b""), refused))
+    await beat(harness)
+    messages = [text for _, text in await of(harness, "queue")]
+    assert messages[1:] == [
+        "1 job waits for a platform that refuses finished work: the warnings of the jobs say why"
+    ]
 
 
 async def test_a_full_disk_of_a_worker_is_one_problem(harness: JobHarness) -> None:

@@ -104,13 +104,18 @@ async def _check_queue(
 
 
 async def _check_outages(db: "Database") -> list[Finding]:
-    from agentjobs.jobs.queue.platform_outages import LOCAL, waiting_by_outage
+    from agentjobs.jobs.queue.platform_outages import LOCAL, REFUSED, waiting_by_outage
 
     findings = []
     for key, jobs in (await waiting_by_outage(db)).items():
         wait = "waits" if jobs == 1 else "wait"
         if key == LOCAL:
-            cause = "the git server at the public URL: check that workers reach that URL"
+            cause = (
+                "the git server at the public URL: check that workers reach that URL, and see the"
+                " lines processes and address"
+            )
+        elif key.startswith(REFUSED):
+            cause = "a platform that refuses finished work: the warnings of the jobs say why"
         else:
             cause = "a platform or tracker that did not respond: see the lines forges and trackers"
         findings.append(Finding("queue", "problem", f"{count(jobs, 'job')} {wait} for {cause}"))

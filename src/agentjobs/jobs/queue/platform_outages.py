@@ -116,14 +116,19 @@ async def unreachable_reason(db: Database, job_id: str) -> str | None:
 
 
 async def waiting_by_outage(db: Database) -> dict[str, int]:
-    """How many queued jobs wait for each platform or tracker that did not respond lately."""
+    """How many queued jobs wait for each platform or tracker that did not respond lately.
+
+    The key is `LOCAL` for every repository of this service.
+    """
     rows = await db.fetch_all(
-        "SELECT x.key, COUNT(*) AS jobs FROM jobs j JOIN platform_outages x ON x.key IN"
-        f" {_KEYS.format(job='j')} WHERE j.status = 'queued' AND j.lease_owner IS NULL"
-        f" AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW} GROUP BY x.key ORDER BY x.key",
+        f"SELECT CASE WHEN x.key = r.id AND r.connection_id IS NULL THEN '{LOCAL}' ELSE x.key END"
+        " AS outage, COUNT(DISTINCT j.id) AS jobs FROM jobs j JOIN repos r ON r.id = j.repo_id"
+        f" JOIN platform_outages x ON x.key IN {_KEYS.format(job='j')}"
+        " WHERE j.status = 'queued' AND j.lease_owner IS NULL"
+        f" AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW} GROUP BY outage ORDER BY outage",
         now=now_ms(),
     )
-    return {row["key"]: row["jobs"] for row in rows}
+    return {row["outage"]: row["jobs"] for row in rows}
 
 
 async def held_keys(db: Database) -> set[str]:
