@@ -34,6 +34,15 @@ def test_a_database_behind_pgbouncer_is_migrated_again_and_again(
         assert agentjobs("migrate", "--json").document["current"]
 
 
+def test_a_pooler_without_the_direct_url_is_named(agentjobs: CommandLine) -> None:
+    alone = agentjobs.with_settings(AGENTJOBS_DATABASE_DIRECT_URL="")
+    failed = [done for done in (alone("workers", "list") for _ in range(_TIMES)) if done.exit_code]
+    assert failed
+    for each in failed:
+        assert "set AGENTJOBS_DATABASE_DIRECT_URL to PostgreSQL itself" in each.err
+        assert "asyncpg" not in each.err
+
+
 def test_a_backup_is_restored_behind_pgbouncer_again_and_again(
     agentjobs: CommandLine, tmp_path: Path
 ) -> None:

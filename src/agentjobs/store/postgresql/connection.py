@@ -51,6 +51,7 @@ _UNAVAILABLE = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     OSError,
 )
+_OF_OTHER_SESSION = (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError)
 # Statements read a few rows by an index. With the default, which is for rotating disks, PostgreSQL
 # prefers to scan tables while they are small or not analyzed yet, and a prepared statement keeps
 # that plan while they grow.
@@ -210,12 +211,22 @@ def explain(error: BaseException, connection_is_lost: bool) -> StoreError:
     if isinstance(error, asyncpg.IntegrityConstraintViolationError):
         return IntegrityError(str(error))
     if connection_is_lost or is_connection_lost(error):
-        return StoreUnavailable(f"the connection to the database was lost: {error}")
+        return StoreUnavailable(f"the connection to the database was lost: {_describe(error)}")
     if isinstance(error, asyncpg.DiskFullError):
         return StoreFull(f"the disk of the database server is full; free some space: {error}")
     if isinstance(error, _UNAVAILABLE) or _sqlstate_class(error) in _UNAVAILABLE_CLASSES:
         return StoreUnavailable(f"the database is temporarily unavailable: {error}")
-    return StoreError(f"the database refused a statement: {error}")
+    return StoreError(f"the database refused a statement: {_describe(error)}")
+
+
+def _describe(error: BaseException) -> str:
+    """asyncpg has advice for programmers, if a session is not the one of the call before."""
+    if isinstance(error, _OF_OTHER_SESSION):
+        return (
+            "AGENTJOBS_DATABASE_URL leads to a connection pooler in transaction mode; set"
+            " AGENTJOBS_DATABASE_DIRECT_URL to PostgreSQL itself, too"
+        )
+    return str(error)
 
 
 def _sqlstate_class(error: BaseException) -> str:
