@@ -1,12 +1,15 @@
 """`agentjobs pause` and `resume`: whether workers claim jobs, of all organizations or of one."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.output import print_json, print_note, print_result
+
+if TYPE_CHECKING:
+    from agentjobs.organizations.pauses import Pauses
 
 OptionalOrg = Annotated[
     str | None,
@@ -23,21 +26,31 @@ def pause(org: OptionalOrg = None, data_dir: DataDir = None, json: Json = False)
         return await pause(admin.db, org)
 
     changed = with_store(data_dir, work)
-    note = "No new jobs start until `agentjobs resume`." if changed else "It was paused already."
+    until = f"No new jobs start until `agentjobs resume{f' --org {org}' if org else ''}`."
+    note = until if changed else "It was paused already."
     _answer(org, note, json=json, paused=True, changed=changed)
 
 
 def resume(org: OptionalOrg = None, data_dir: DataDir = None, json: Json = False) -> None:
     """Start jobs again after `pause`."""
 
-    async def work(admin: Admin) -> bool:
-        from agentjobs.organizations.pauses import resume
+    async def work(admin: Admin) -> "tuple[bool, Pauses]":
+        from agentjobs.organizations.pauses import load_pauses, resume
 
-        return await resume(admin.db, org)
+        return await resume(admin.db, org), await load_pauses(admin.db)
 
-    changed = with_store(data_dir, work)
+    changed, pauses = with_store(data_dir, work)
     note = "Waiting jobs start again." if changed else "It was not paused."
-    _answer(org, note, json=json, paused=False, changed=changed)
+    _answer(org, _with_other_pauses(note, org, pauses), json=json, paused=False, changed=changed)
+
+
+def _with_other_pauses(note: str, org: str | None, pauses: "Pauses") -> str:
+    """Jobs start only if neither the service nor their organization is paused."""
+    if org and pauses.service_since is not None:
+        return "The whole service is still paused: run `agentjobs resume`, too."
+    if org is None and pauses.organizations:
+        return f"{note} Still paused by `--org`: {', '.join(pauses.organizations)}."
+    return note
 
 
 def _answer(org: str | None, note: str, *, json: bool, paused: bool, changed: bool) -> None:

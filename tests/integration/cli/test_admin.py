@@ -156,6 +156,18 @@ def test_jobs_are_paused_and_resumed_for_all_organizations_or_one(agentjobs):
     assert agentjobs("pause", "--org", "nobody").exit_code == 2
 
 
+def test_the_other_pause_is_named_when_one_ends(agentjobs):
+    paused = agentjobs("pause", "--org", "default")
+    assert paused.err == "No new jobs start until `agentjobs resume --org default`.\n"
+    agentjobs("pause")
+    resumed = agentjobs("resume", "--org", "default")
+    assert resumed.err == "The whole service is still paused: run `agentjobs resume`, too.\n"
+    agentjobs("pause", "--org", "default")
+    resumed = agentjobs("resume")
+    assert resumed.err == "Waiting jobs start again. Still paused by `--org`: default.\n"
+    assert agentjobs("resume", "--org", "default").err == "Waiting jobs start again.\n"
+
+
 def test_an_organization_is_exported_and_deleted_with_its_repositories(
     agentjobs, repository, tmp_path
 ):
