@@ -19,6 +19,9 @@ T = TypeVar("T")
 class ClaimLost(Exception):
     """The claim ended or belongs to another process; its former holder must not write."""
 
+    def __str__(self) -> str:
+        return "the claim ended, or another process has it"
+
 
 @dataclass(frozen=True, slots=True)
 class DueColumn:

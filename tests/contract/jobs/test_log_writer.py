@@ -7,6 +7,8 @@ import pytest
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import LogChunk
+from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from tests.support.event_loop import longest_turn
 from tests.support.jobs import JobHarness
 
@@ -172,3 +174,15 @@ async def test_a_hostile_event_leaves_the_event_loop_time_for_others_and_keeps_t
     expected = f"{text.decode()}\nhunt\n[agentjobs] the agent ended\nchecks\n"
     assert await text_of(harness, job.id) == expected
     assert longest.cpu_seconds < 0.25
+
+
+async def test_the_worker_logs_why_the_output_of_a_lost_job_is_not_stored(
+    harness: JobHarness, job: ClaimedJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    await harness.expire_leases()
+    await rescue_lost_jobs(harness.db, harness.context.settings)
+    async with LogWriter(harness.db, job, CAP) as log:
+        log.note("too late")
+    (record,) = caplog.records
+    expected = "a log could not be stored: the claim ended, or another process has it"
+    assert record.getMessage() == expected

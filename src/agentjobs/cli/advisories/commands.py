@@ -176,7 +176,7 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
     try:
         result = await sync_claimed(admin.db, feed, source, hours, progress.report)
     except (SourceError, ClaimLost) as error:
-        reason = escape_line(str(error) or "another process took it over")
+        reason = escape_line(str(error))
         print_note(f"{ecosystem}: not refreshed: {reason}")
         return {
             "ecosystem": ecosystem,
