@@ -114,14 +114,20 @@ class _AuthGate:
         return address or "/"
 
     async def _authenticate(self, route: PageRoute, http: Request) -> PageRequest:
-        viewer = await self._viewer(route, http)
+        try:
+            viewer = await self._viewer(route, http)
+        except (Problem, StoreUnavailable):
+            # The page of the error shows what was written.
+            with contextlib.suppress(Problem):
+                await self._read(http)
+            raise
         http.scope[CALLER] = viewer.caller
         anonymous = await self._read(http)
         if http.method == "POST" and not is_token_of(viewer.csrf, anonymous.form.text("csrf")):
             raise Problem(
                 "form_expired",
-                "This form belongs to another session, so nothing was changed. Go back, reload "
-                "the page and submit it again.",
+                "This form belongs to another session, so nothing was changed. Open the page "
+                "again and submit it there.",
             )
         request = PageRequest(self._context, http, anonymous.origin, anonymous.form, viewer)
         await self._enter_named_organization(request)
@@ -171,6 +177,7 @@ class _AuthGate:
 
     async def _read(self, http: Request) -> AnonymousRequest:
         form = await read_form(http) if http.method == "POST" else _EMPTY_FORM
+        http.state.form = form
         user_agent = http.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
         origin = Origin(self._addresses.of(http.scope), user_agent)
         return AnonymousRequest(self._context, http, origin, form)

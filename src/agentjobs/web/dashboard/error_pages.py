@@ -2,7 +2,7 @@
 
 from functools import partial
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -16,11 +16,14 @@ from agentjobs.web.api.errors import UnknownPathProblem, headers_of, status_of
 from agentjobs.web.basic_auth import unauthorized
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import SESSION, ZONE, cookie_name, read_cookie
+from agentjobs.web.dashboard.origins import safe_next
 from agentjobs.web.dashboard.other_organizations import InOtherOrganization
 from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, render
 from agentjobs.web.dashboard.zones import shown_zone, zone_named
 
-_SIGN_IN = "Sign in first. Nothing was changed."
+_SIGN_IN = "You are not signed in, so nothing was changed. Sign in and try again."
+# The fields for longer text. Others are quick to fill in again, or secret.
+_LONG_TEXTS = ("prompt", "body", "definition")
 NO_PAGE = "There is no page at this address. It may have been mistyped or removed."
 
 
@@ -50,9 +53,10 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
         target = request.url.path
         if request.url.query:
             target += f"?{request.url.query}"
-        address = f"{prefix}/sign-in?next={quote(target, safe='/')}"
+        address = _sign_in_url(prefix, target)
         return RedirectResponse(address, status_code=303, headers=HEADERS)
     status = status_of(problem)
+    form = getattr(request.state, "form", None)
     values = {
         **_layout_values(request, await _viewer(request, context, problem)),
         "zone_cookie": cookie_name(context.settings, ZONE),
@@ -62,12 +66,23 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
         "other_organizations": problem if isinstance(problem, InOtherOrganization) else None,
         # The API's message for an unknown path addresses programs.
         "message": NO_PAGE if isinstance(problem, UnknownPathProblem) else problem.message,
+        "sign_in_url": _sign_in_url(prefix, _page_of_form(request, prefix)),
+        "typed": [text for name in _LONG_TEXTS if form and (text := form.raw(name).strip())],
         "status": status,
         "request_id": request_id,
     }
     response = html_response(await render("error.html", values), status)
     response.headers.update(headers_of(problem))
     return response
+
+
+def _sign_in_url(prefix: str, target: str) -> str:
+    return f"{prefix}/sign-in?next={quote(target, safe='/')}"
+
+
+def _page_of_form(request: Request, prefix: str) -> str:
+    """The page from which a form was sent, as the browser says."""
+    return safe_next(urlsplit(request.headers.get("referer", "")).path.removeprefix(prefix))
 
 
 async def _viewer(request: Request, context: WebContext, problem: Problem) -> Viewer | None:

@@ -47,3 +47,29 @@ async def test_the_message_for_an_unknown_url_depends_on_the_client(dashboard):
         assert "endpoints" not in page.text
     response = await dashboard.admin.get("/nothing", headers={"Accept": "application/json"})
     assert "/v1/docs lists all endpoints" in response.json()["error"]["message"]
+
+
+async def test_a_text_that_was_written_before_the_session_ended_is_shown_again(dashboard):
+    fields = [("csrf", "x"), ("prompt", "Explain <b>the prices"), ("private_key", "secret")]
+    sent_from = {"Referer": "http://127.0.0.1:8080/jobs/new?repo=acme/shop"}
+    page = await dashboard.anonymous.post("/jobs", fields, **sent_from)
+    assert page.status == 401
+    assert "/sign-in?next=/jobs/new" in page.links
+    assert "Explain <b>the prices" in page.text
+    assert "secret" not in page.html
+    of_another_session = await dashboard.member.post("/jobs", fields)
+    assert of_another_session.status == 403
+    assert "Explain <b>the prices" in of_another_session.text
+
+
+async def test_a_text_is_shown_again_if_the_store_is_unreachable(dashboard, monkeypatch):
+    page = await dashboard.member.open("/jobs/new")
+
+    async def raise_unavailable(*_: object, **__: object) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(dashboard.db, "fetch_one", raise_unavailable)
+    csrf = page.form("/sign-out").value("csrf")
+    page = await dashboard.member.post("/jobs", [("csrf", csrf), ("prompt", "Explain the prices")])
+    assert page.status == 503
+    assert "Explain the prices" in page.text

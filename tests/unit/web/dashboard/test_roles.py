@@ -110,7 +110,7 @@ async def test_anonymous_requests_are_sent_to_sign_in_and_change_nothing(sample_
                 sample_dashboard, sample_dashboard.anonymous, route, address
             )
             assert response.status_code == 401, describe_route(route)
-            assert "Sign in first" in response.text
+            assert "You are not signed in" in response.text
         else:
             response = await sample_dashboard.anonymous.get(address)
             assert response.status_code == 303, describe_route(route)
