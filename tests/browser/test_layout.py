@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import msgspec
 from playwright.async_api import Page, expect
 
 from tests.browser.conftest import OpenPage
+from tests.browser.page_checks import layout_faults
 from tests.browser.sample_data import SampleData
-from tests.browser.service import BrowserTestService
+from tests.browser.service import REPO, BrowserTestService
 
 _IS_IN_BAR = """(current) => {
   const bar = current.parentElement.getBoundingClientRect();
@@ -160,3 +162,38 @@ async def test_the_commits_of_a_job_are_shown_without_scripts(
     await page.goto(f"/jobs/{samples.completed}")
     for commit in (samples.base, samples.head):
         await expect(page.locator("#job-details").get_by_text(commit[:12])).to_be_visible()
+
+
+async def test_long_words_widen_no_page(admin: Page, service: BrowserTestService) -> None:
+    word = "Wxyzabcd" * 25
+    title = {"title": word, "prompt": "x"}
+    job = service.api.create(REPO, "note-taker", config_override=title)
+    pull = service.api.wait_status(job, "completed")["pr_number"]
+    added = service.service.admin("webhooks", "add", f"https://example.com/{word}", "--json")
+    webhook = msgspec.json.decode(added)["id"]
+    try:
+        for address in (
+            *("/", "/jobs", f"/jobs/{job}", f"/repos/{REPO}", f"/default/{REPO}/pulls/{pull}"),
+            *("/settings/webhooks", f"/settings/webhooks/{webhook}", "/settings/audit-log"),
+        ):
+            await admin.goto(address)
+            assert await layout_faults(admin) == [], address
+    finally:
+        service.service.admin("webhooks", "remove", webhook)
+
+
+async def test_the_number_of_a_pull_request_follows_a_title_from_right_to_left(
+    admin: Page, samples: SampleData
+) -> None:
+    await admin.goto(f"/default/{REPO}/pulls/{samples.pull}")
+    title = admin.get_by_role("heading", level=1)
+    edges = await title.evaluate(
+        """(title) => {
+          title.firstChild.textContent = "מחירים ";
+          const range = document.createRange();
+          range.selectNode(title.firstChild);
+          const number = title.children[0];
+          return [range.getBoundingClientRect().right, number.getBoundingClientRect().left];
+        }"""
+    )
+    assert edges[0] <= edges[1]
