@@ -197,3 +197,17 @@ async def test_the_number_of_a_pull_request_follows_a_title_from_right_to_left(
         }"""
     )
     assert edges[0] <= edges[1]
+
+
+async def test_what_a_button_found_or_could_not_do_is_shown(
+    open_page: OpenPage, admin_state: Any, samples: SampleData
+) -> None:
+    page = await open_page(storage_state=admin_state, expected_errors=("ERR_FAILED", "/search"))
+    await page.goto(f"/jobs/{samples.running}")
+    await page.get_by_role("button", name="First error").click()
+    notice = await page.get_by_text("No line looks like an error.").bounding_box()
+    assert notice is not None
+    assert notice["width"] > 100
+    await page.route("**/search?*", lambda route: route.abort())
+    await page.keyboard.press("Control+k")
+    await expect(page.locator("#finder")).to_contain_text("Could not search.")

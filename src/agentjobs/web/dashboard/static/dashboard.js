@@ -1,7 +1,10 @@
 // Live updates. Every page works without this script. It stores only the viewer's time zone, in a cookie.
 
+const announcements = document.getElementById("announcements");
 const announce = (text) => {
-  document.getElementById("announcements").textContent = text;
+  announcements.textContent = text;
+  clearTimeout(announcements.timer);
+  announcements.timer = setTimeout(() => announcements.replaceChildren(), 6000);
 };
 
 // The server shows times, filters and plots in the viewer's time zone from the next page on.
@@ -187,16 +190,16 @@ const finder = document.getElementById("finder");
 const find = async () => {
   const field = finder.querySelector("input");
   const query = field.value;
+  const results = finder.querySelector("[data-results]");
   try {
     const html = await fetchPart(`${field.form.action}?${new URLSearchParams({ q: query })}`);
     // The answer to what was typed last.
     if (query !== field.value) return;
-    const results = finder.querySelector("[data-results]");
     const focused = results.contains(document.activeElement) && addressOf(document.activeElement);
     results.innerHTML = html;
     if (focused) (results.querySelector(focused) ?? field).focus();
   } catch {
-    announce("Could not search. Press Enter to search on a page of its own.");
+    results.textContent = "Could not search. Press Enter to try again.";
   }
 };
 const openFinder = () => {
