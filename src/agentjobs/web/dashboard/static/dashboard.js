@@ -300,7 +300,7 @@ finder?.addEventListener("click", (click) => click.target === finder && finder.c
 const applyFilters = ({ target, type }) => {
   const isToggle = target.matches("select, [type=checkbox]");
   const isChanged = type === "change" ? isToggle : !isToggle && target.value !== target.defaultValue;
-  if (isChanged) target.closest("form.filters[method=get], [data-auto]")?.requestSubmit();
+  if (isChanged) target.closest("form.filters[method=get]")?.requestSubmit();
 };
 document.addEventListener("change", applyFilters);
 document.addEventListener("focusout", applyFilters);
