@@ -176,3 +176,15 @@ async def test_the_last_administrator_cannot_be_demoted_or_removed(sample_dashbo
         assert error_page.status == 400
         assert "admin" in error_page.text
     assert (await sample_dashboard.admin.open("/settings/api-keys")).status == 200
+
+
+async def test_the_members_of_a_large_organization_are_searched(sample_dashboard, monkeypatch):
+    monkeypatch.setattr("agentjobs.web.dashboard.settings.members._MAX_SHOWN", 2)
+    page = await sample_dashboard.member.open(HERE)
+    assert "The first 2 of " in page.text
+    assert "viewer@acme.example" not in page.text
+    page = await sample_dashboard.member.open(f"{HERE}?q=VIEWER@")
+    assert "viewer@acme.example" in page.text
+    assert "The first" not in page.text
+    page = await sample_dashboard.member.open(f"{HERE}?q=nobody")
+    assert "No members match this search" in page.text

@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from agentjobs.organizations.invitations import invite, list_invitations, revoke_invitation
-from agentjobs.organizations.memberships import list_members, remove_member, set_role
+from agentjobs.organizations.memberships import Member, list_members, remove_member, set_role
 from agentjobs.organizations.password_resets import create_reset_link
 from agentjobs.organizations.sign_out import sign_member_out
 from agentjobs.problems import Problem
@@ -13,6 +13,8 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
 _PATH = "/settings/members"
+# More would make a page of megabytes.
+_MAX_SHOWN = 100
 
 
 async def show(request: PageRequest) -> Response:
@@ -101,14 +103,24 @@ async def _page(
     """`is_inviting`: the problem is that of an invitation, whose form stays open."""
     defaults = {"email": "", "role": "member", "invited": None, "reset": None, "link": ""}
     shown: dict[str, Any] = {**defaults, **values}
+    members = await list_members(request.db, request.organization_id)
+    query = request.query_param("q")
+    matching = [each for each in members if _matches(each, query)]
     return await request.render(
         "settings/members.html",
         problem=problem,
         is_inviting=is_inviting,
-        members=await list_members(request.db, request.organization_id),
+        members=matching[:_MAX_SHOWN],
+        matching=len(matching),
+        query=query,
+        is_searchable=len(members) > _MAX_SHOWN,
         invitations=await list_invitations(request.db, request.organization_id),
         **shown,
     )
+
+
+def _matches(member: Member, query: str) -> bool:
+    return query.casefold() in f"{member.name} {member.email}".casefold()
 
 
 ROUTES: Routes = [
