@@ -1,6 +1,7 @@
 """Committing and pushing what an ordinary agent changed."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -329,16 +330,23 @@ async def test_a_retry_may_succeed_after_git_was_killed(
     number: signal.Signals, program: str
 ) -> None:
     """By the kernel, because other processes took the memory, or with Ctrl-C in a terminal."""
-    url = ""
+    url, connections = "", []
 
     async def kill(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
         for pid in descendants_of(os.getpid()):
-            command = Path(f"/proc/{pid}/cmdline").read_text()
-            if url in command and program in command:
-                os.kill(pid, number)
+            # Other processes of the tests may have ended meanwhile.
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_text()
+                if url in command and program in command:
+                    os.kill(pid, number)
 
     async with await asyncio.start_server(kill, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x.git"
         with pytest.raises(RepoUnavailable) as raised:
             await branch_head(Remote(url), "main")
+        for connection in connections:
+            connection.close()
+            await connection.wait_closed()
     assert raised.value.is_temporary, raised.value
+    assert "timed out" not in str(raised.value)
