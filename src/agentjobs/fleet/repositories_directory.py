@@ -61,9 +61,8 @@ class RepositoriesDirectory:
 
     async def check_for_operator(self) -> None:
         """Raises `unavailable` with the reason."""
-        await self.check()
-        if self.problem is not None:
-            raise Problem("unavailable", self.problem)
+        if (problem := await self._find_problem()) is not None:
+            raise Problem("unavailable", problem)
 
     async def _find_problem(self) -> str | None:
         stored = await load_setting(self._db, _DEPLOYMENT)

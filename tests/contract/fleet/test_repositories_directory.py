@@ -56,6 +56,16 @@ async def test_a_directory_that_is_named_must_exist(database: Database, tmp_path
     assert await _problem(directory) is None
 
 
+async def test_a_command_says_once_that_the_directory_is_missing(
+    database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a command logs is printed beside its error."""
+    directory = _directory(database, tmp_path, tmp_path / "volume")
+    with pytest.raises(Problem, match="AGENTJOBS_REPOSITORIES_DIR"):
+        await directory.check_for_operator()
+    assert caplog.records == []
+
+
 async def test_the_directory_of_another_deployment_is_refused(
     database: Database, tmp_path: Path
 ) -> None:
