@@ -122,3 +122,16 @@ async def test_shortcuts_find_anything_and_move_through_lists(
     await expect(results).to_have_count(1)
     await keyboard.press("Enter")
     await expect(page.get_by_label("Endpoint URL", exact=True)).to_be_focused()
+
+
+async def test_a_filter_keeps_the_focus_and_shows_what_the_list_has(admin: Page) -> None:
+    await admin.goto("/jobs")
+    status = admin.get_by_label("Status")
+    await status.focus()
+    await status.select_option("failed")
+    # Filters that are not used are not part of the address.
+    await expect(admin).to_have_url(re.compile(r"/jobs\?status=failed$"))
+    await expect(admin.get_by_label("Status")).to_be_focused()
+    await admin.go_back()
+    await expect(admin).to_have_url(re.compile("/jobs$"))
+    await expect(admin.get_by_label("Status")).to_have_value("")

@@ -1,4 +1,4 @@
-// Live updates. Every page works without this script. It stores only the viewer's time zone, in a cookie.
+// Live updates. Every page works without this script. It stores the viewer's time zone, in a cookie, and which filter was changed.
 
 const announcements = document.getElementById("announcements");
 const announce = (text) => {
@@ -300,16 +300,26 @@ finder?.addEventListener("click", (click) => click.target === finder && finder.c
 const applyFilters = ({ target, type }) => {
   const isToggle = target.matches("select, [type=checkbox]");
   const isChanged = type === "change" ? isToggle : !isToggle && target.value !== target.defaultValue;
-  if (isChanged) target.closest("form.filters[method=get]")?.requestSubmit();
+  const form = isChanged && target.closest("form.filters[method=get]");
+  if (!form) return;
+  sessionStorage.filter = target.id;
+  form.requestSubmit();
 };
 document.addEventListener("change", applyFilters);
 document.addEventListener("focusout", applyFilters);
+document.addEventListener("formdata", ({ target, formData }) => {
+  if (target.method === "get") for (const [name, value] of [...formData]) if (!value) formData.delete(name);
+});
 document.addEventListener("submit", (sent) => {
   // Prevents a second submission. Deferred, because a disabled button is not part of the form data.
   const button = sent.submitter;
   if (button && sent.target.method === "post") setTimeout(() => (button.disabled = true));
 });
-addEventListener("pageshow", () => {
+addEventListener("pageshow", ({ persisted }) => {
+  // After Back, the browser would show filters that the list does not have.
+  if (persisted || performance.getEntriesByType("navigation")[0].type === "back_forward") {
+    for (const form of document.querySelectorAll("form.filters")) form.reset();
+  }
   for (const button of document.querySelectorAll("form[method=post] button[disabled]")) button.disabled = false;
 });
 
@@ -338,5 +348,7 @@ const live = (address) => {
 };
 for (const each of document.querySelectorAll("[data-live]")) follow(() => live(each.dataset.live), { part: swap });
 document.getElementById("problem")?.focus();
+if (document.activeElement === document.body) document.getElementById(sessionStorage.filter)?.focus({ preventScroll: true });
+sessionStorage.removeItem("filter");
 
 export { announce, follow, shortcuts };
