@@ -44,8 +44,14 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
     await expect(changes).to_contain_text("rounded = True")
     await expect(changes.locator("tr.added span").first).to_be_visible()
     title = (await page.get_by_role("heading", level=1).inner_text()).split(" #")[0]
-    await changes.locator("tr.added td[id]").first.click()
+    await changes.locator("tr td[id]").first.click()
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_label("Comment on line")).to_have_count(0)
+    await changes.locator("tr td[id]").first.click()
     await page.get_by_label("Comment on line").fill("Why here?")
+    # What was written moves to another line.
+    await changes.locator("tr.added td[id]").first.click()
+    await expect(changes.locator("tr.added + tr textarea")).to_have_value("Why here?")
     await page.get_by_label("Comment on line").press("Tab")
     await page.keyboard.press("Enter")
     await expect(changes.locator("tr.added + tr.insert")).to_contain_text("Why here?")

@@ -61,7 +61,7 @@ const copy = async (button) => {
     await navigator.clipboard.writeText(source.dataset.full ?? source.textContent);
     button.classList.add("copied");
     if (before) button.textContent = "Copied";
-    announce("Copied to the clipboard.");
+    announce("Copied.");
   } catch {
     getSelection().selectAllChildren(source);
     announce("Selected. Copy it with the keyboard.");
@@ -181,7 +181,7 @@ const load = async (details) => {
     prepare(body);
   } catch {
     delete details.dataset.loaded;
-    announce("Could not load this section. Close and open it to try again.");
+    announce("Could not load this. Close and open it to try again.");
   }
 };
 
@@ -316,10 +316,8 @@ document.addEventListener("submit", (sent) => {
   if (button && sent.target.method === "post") setTimeout(() => (button.disabled = true));
 });
 addEventListener("pageshow", ({ persisted }) => {
-  // After Back, the browser would show filters that the list does not have.
-  if (persisted || performance.getEntriesByType("navigation")[0].type === "back_forward") {
-    for (const form of document.querySelectorAll("form.filters")) form.reset();
-  }
+  // After Back, a kept page would show filters that its list does not have.
+  if (persisted) for (const form of document.querySelectorAll("form.filters")) form.reset();
   for (const button of document.querySelectorAll("form[method=post] button[disabled]")) button.disabled = false;
 });
 
@@ -347,8 +345,7 @@ const live = (address) => {
   return `${address}${address.includes("?") ? "&" : "?"}${parameters}`;
 };
 for (const each of document.querySelectorAll("[data-live]")) follow(() => live(each.dataset.live), { part: swap });
-document.getElementById("problem")?.focus();
-if (document.activeElement === document.body) document.getElementById(sessionStorage.filter)?.focus({ preventScroll: true });
+(document.getElementById("problem") ?? document.getElementById(sessionStorage.filter))?.focus();
 sessionStorage.removeItem("filter");
 
 export { announce, follow, shortcuts };
