@@ -1,6 +1,6 @@
 """Scripts, styles and icons: compressed once, cached for a year under names with their digest.
 
-They are sent without comments and indentation.
+They are sent without comments and indentation, and styles without the space around rules.
 """
 
 import gzip
@@ -27,6 +27,8 @@ _COMMENTS = {
     "js": re.compile(rb"^\s*//.*\n", re.MULTILINE),
 }
 _INDENTATION = re.compile(rb"^ +", re.MULTILINE)
+# No text in the styles contains these marks.
+_SPACE_AROUND_RULES = re.compile(rb"\s*([{};])\s*")
 _IMPORT = re.compile(rb'(?<=from "\./)[a-z_]+\.js(?=")')
 _NAME_WITH_DIGEST = re.compile(rf"([\w-]+)\.([0-9a-f]{{{_DIGEST_LENGTH}}})(\.\w+)", re.ASCII)
 
@@ -76,6 +78,8 @@ def _static_file(name: str) -> StaticFile:
     content = resources.files("agentjobs.web.dashboard").joinpath("static", name).read_bytes()
     if comments := _COMMENTS.get(name.rpartition(".")[2]):
         content = _INDENTATION.sub(b"", comments.sub(b"", content))
+    if name.endswith(".css"):
+        content = _SPACE_AROUND_RULES.sub(rb"\1", content)
     if name.endswith(".js"):
         content = _IMPORT.sub(lambda match: _name_with_digest(match[0].decode()).encode(), content)
     digest = hashlib.sha256(content).hexdigest()[:_DIGEST_LENGTH]
