@@ -65,7 +65,7 @@ def test_reads_and_model_calls_that_follow_each_other_share_a_line():
 def test_a_short_message_is_shown_whole():
     assert is_short(step(1, "message", detail="Two\nlines"))
     assert not is_short(step(1, "message", detail="long\n" * 200))
-    assert not is_short(step(1, "message"))
+    assert is_short(step(1, "message"))
     assert not is_short(step(1, "command", detail="Two\nlines"))
 
 
@@ -97,6 +97,15 @@ async def test_steps_are_shown_with_exit_codes_durations_and_costs(dashboard, jo
     assert '<span class="added">+PRICE = 3</span>' in page.html
     assert f"/jobs/{job}" in page.links
     assert "Download the full log" not in page.text
+
+
+async def test_the_markdown_of_messages_is_rendered(dashboard, job):
+    short = {"kind": "message", "title": "Use `round` <b>."}
+    long = {"kind": "message", "title": "Done.", "detail": "Done.\n\n- one\n" + "- two\n" * 200}
+    await insert_steps(dashboard.db, job, short, long)
+    page = await dashboard.viewer.open(f"/jobs/{job}?view=steps")
+    assert "<p>Use <code>round</code> &lt;b&gt;.</p>" in page.html
+    assert "<li>one</li>" in page.html
 
 
 async def test_a_total_shows_only_the_steps_of_its_kind(dashboard, job):

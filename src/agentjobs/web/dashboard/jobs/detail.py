@@ -71,7 +71,7 @@ async def _view_values(request: PageRequest, job: JobView) -> dict[str, Any]:
     if view == "log":
         return {"view": view, "log": await log_tail(request.db, job.job_id, request.zone)}
     page = await load_page(request, job.job_id)
-    parts = await step_parts(request, job.job_id, page, job.status)
+    parts = await step_parts(request, job.job_id, page, job.status, MarkdownMemo())
     return {"view": view, "steps": page, "step_parts": with_digests(parts)}
 
 

@@ -53,8 +53,13 @@ def fold(steps: Iterable[StoredStep]) -> Iterator[StepLine]:
 
 
 def is_short(step: StoredStep) -> bool:
-    """Whether it is a message of several lines that are shown without opening it."""
-    return step.kind == "message" and 0 < len(step.detail) <= _MAX_SHORT_LENGTH
+    """Whether it is a message that is shown whole, without opening it."""
+    return step.kind == "message" and len(step.detail) <= _MAX_SHORT_LENGTH
+
+
+def message_text(step: StoredStep) -> str:
+    """The title is the first line of a longer message."""
+    return step.detail or step.title
 
 
 def change_blocks(detail: str) -> list[tuple[str, str]]:

@@ -13,10 +13,17 @@ from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.steps.rows import StepTotal, count_steps, read_steps
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
-from agentjobs.web.dashboard.jobs.step_lines import StepLine, change_blocks, fold, is_short
+from agentjobs.web.dashboard.jobs.step_lines import (
+    StepLine,
+    change_blocks,
+    fold,
+    is_short,
+    message_text,
+)
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.text.markdown_memo import MarkdownMemo
 
 # Each step has up to 4,000 characters of details.
 PAGE_SIZE = 100
@@ -76,7 +83,12 @@ async def load_page(request: PageRequest, job_id: str) -> StepPage:
     return StepPage(number, len(steps), totals, kind, lines)
 
 
-async def step_parts(request: PageRequest, job_id: str, page: StepPage, status: str) -> Parts:
+async def step_parts(
+    request: PageRequest, job_id: str, page: StepPage, status: str, memo: MarkdownMemo
+) -> Parts:
+    steps = (step for line in page.lines for step in line.steps)
+    messages = [message_text(step) for step in steps if step.kind == "message"]
+    rendered = dict(zip(messages, await memo.render(messages), strict=True))
     values = {"job_id": job_id, "page": page, "status": status, "is_final": status in FINAL}
     parts = {"job-steps-totals": await request.fragment("jobs/steps_totals.html", **values)}
     for number in range(PAGE_SIZE // _PART_SIZE):
@@ -87,6 +99,7 @@ async def step_parts(request: PageRequest, job_id: str, page: StepPage, status: 
             now=now_ms(),
             change_blocks=change_blocks,
             is_short=is_short,
+            html_of=lambda step: rendered[message_text(step)],
         )
     return {**parts, "job-steps-paging": await request.fragment("jobs/steps_paging.html", **values)}
 
@@ -94,12 +107,13 @@ async def step_parts(request: PageRequest, job_id: str, page: StepPage, status: 
 async def stream(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     state = {"ended": False}
+    memo = MarkdownMemo()
 
     async def parts() -> Parts:
         # The status first: the steps of a finished job are complete once its status is visible.
         status = await ensure_job(request.db, request.organization_id, job_id)
         state["ended"] = status in FINAL
-        return await step_parts(request, job_id, await load_page(request, job_id), status)
+        return await step_parts(request, job_id, await load_page(request, job_id), status, memo)
 
     topics = (f"steps:{job_id}", f"job:{job_id}")
     return live_parts(request, topics, parts, is_over=lambda: state["ended"])
