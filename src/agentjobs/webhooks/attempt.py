@@ -47,12 +47,16 @@ MAX_LOOKUPS = 64
 
 
 async def send(
-    delivery: ClaimedDelivery, secrets: SecretOpener, client: "WebhookClient"
+    delivery: ClaimedDelivery, secrets: SecretOpener, client: "WebhookClient", at_ms: int
 ) -> Attempt:
-    """Raises Problem if this machine cannot open the secret."""
-    at = now_ms()
-    opened = secrets.open(delivery.organization_id, delivery.endpoint_id, delivery.secrets, at)
-    headers = signed_headers(delivery, opened, at)
+    """Raises Problem if this machine cannot open the secret.
+
+    `at_ms` is the database's time: receivers refuse a signature whose time is some minutes off.
+    """
+    opened = secrets.open(
+        delivery.organization_id, delivery.endpoint_id, delivery.secrets, now_ms()
+    )
+    headers = signed_headers(delivery, opened, at_ms)
     with delivery_span(delivery) as span:
         if span.traceparent is not None:
             headers[TRACEPARENT] = span.traceparent

@@ -120,7 +120,7 @@ async def _send(
     db: Database, delivery: ClaimedDelivery, secrets: SecretOpener, client: WebhookClient
 ) -> Attempt:
     try:
-        return await send(delivery, secrets, client)
+        return await send(delivery, secrets, client, await db.clock_ms())
     except BaseException:
         # A sender must not deliver the test later, when no one waits for the result.
         await db.transact(fail_claimed, [delivery.id])

@@ -78,6 +78,8 @@ class Sender:
         self._retry_schedule = RetrySchedule()
         self._next_maintenance = 0
         self._next_clock_check = 0
+        # From the monotonic clock to the database's time.
+        self._clock_offset_ms = 0
         max_wait = MAX_RETRY_AFTER_FACTOR * max(settings.webhook_retry_seconds, default=0)
         self._max_wait_ms = round(max_wait * SECOND_MS) + _MAX_CLOCK_STEP_MS
 
@@ -155,10 +157,12 @@ class Sender:
     async def _claim(
         self, tx: Transaction, kinds: list[AttemptKind]
     ) -> dict[AttemptKind, ClaimBatch]:
+        now = await tx.clock_ms()
+        self._clock_offset_ms = now - elapsed_ms()
         terms = LeaseTerms(
             owner=self.id,
             lease_ms=self._lease_ms,
-            now=await tx.clock_ms(),
+            now=now,
             excluded_endpoints=self._excluded_endpoints(),
         )
         return {
@@ -200,7 +204,8 @@ class Sender:
 
     async def _send(self, delivery: ClaimedDelivery) -> None:
         try:
-            attempt = await send(delivery, self._secrets, self._client)
+            at_ms = elapsed_ms() + self._clock_offset_ms
+            attempt = await send(delivery, self._secrets, self._client, at_ms)
         except Problem as problem:
             self._skip_endpoint(delivery, problem)
         except ResourcesExhausted as error:

@@ -23,6 +23,7 @@ from agentjobs.webhooks.attempt import WebhookClient
 from agentjobs.webhooks.concurrency import AttemptKind
 from agentjobs.webhooks.sender import Sender
 from agentjobs.webhooks.signing import SecretOpener, new_secret
+from tests.support.clock_shift import clock_shifter
 from tests.support.deliveries import DeliveryHarness
 from tests.support.receiver import Received, Receiver, receiver
 from tests.support.stores import opened, until
@@ -124,6 +125,20 @@ async def test_the_stored_bytes_arrive_with_both_signatures(
     digest = hmac.new(secret.encode(), request.body, hashlib.sha256).hexdigest()
     assert request.headers["X-Service-Signature-256"] == f"sha256={digest}"
     assert request.headers["webhook-id"] == stored["id"]
+    assert Webhook(secret).verify(request.body, dict(request.headers.items())) == request.payload
+
+
+async def test_signatures_of_a_sender_with_a_wrong_clock_have_the_databases_time(
+    harness: SenderHarness, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, secret = await harness.endpoint(receiving.url)
+    await harness.events(jobs=1)
+    clock_shifter(monkeypatch)(0 if harness.db.engine == "sqlite" else -3_600)
+
+    async with sending(harness):
+        assert await harness.wait_until_settled() == {"delivered": 1}
+
+    (request,) = receiving.received
     assert Webhook(secret).verify(request.body, dict(request.headers.items())) == request.payload
 
 
