@@ -32,6 +32,7 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
     log = page.get_by_role("log")
     await expect(log.get_by_text("green", exact=True)).to_have_class(re.compile("a-green"))
     await expect(log).not_to_contain_text("red line")
+    await expect(page.get_by_role("link", name="Download the full log")).to_be_visible()
     service.release_waiting_agent()
     await expect(log.get_by_text("red", exact=True)).to_be_visible()
     await expect(status).to_have_text("completed")

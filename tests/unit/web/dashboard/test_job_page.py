@@ -459,3 +459,10 @@ async def test_the_first_line_of_each_second_has_its_time(sample_dashboard):
     )
     # The time of "four" is shown already.
     assert stream.events[0][1]["html"] == '<span class="line">five</span>\n'
+
+
+async def test_the_log_of_a_job_can_be_downloaded_from_a_page_opened_before_it_began(dashboard):
+    job = await dashboard.harness.job(dashboard.caller)
+    page = await dashboard.viewer.open(f"/jobs/{job}")
+    assert "Nothing has been logged yet." in page.text
+    assert f"/jobs/{job}/log" in page.links
