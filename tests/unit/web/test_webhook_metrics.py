@@ -74,6 +74,23 @@ async def test_the_age_of_the_oldest_due_delivery_is_exported_by_lane(
     assert metrics[OLDEST, "first"] == 0
 
 
+async def test_the_age_follows_the_databases_clock(
+    service: Service, deliveries: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await deliveries.endpoint(service.caller.organization_id)
+    await service.create_job()
+    (delivery,) = await deliveries.claim()
+    await deliveries.record((delivery, attempt(500)))
+    database, later = service.harness.db, now_ms() + 3_600_000
+    await database.transact(_make_due, later - 30_000)
+
+    async def clock_ms(_: object) -> int:
+        return later
+
+    monkeypatch.setattr(type(database), "clock_ms", clock_ms)
+    assert (await numbers(service))[OLDEST, "retry"] == 30
+
+
 async def test_endpoints_are_counted_by_the_reason_they_are_disabled(
     service: Service, deliveries: DeliveryHarness
 ) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs.clock import SECOND_MS
 from agentjobs.identifiers import time_of
 from agentjobs.store.database import Database
 
@@ -41,18 +41,19 @@ class WebhookMetrics:
         )
 
     async def refresh(self, db: Database) -> None:
+        now = await db.clock_ms()
         for kind in _OLDEST:
-            await self._read_waiting(db, kind)
+            await self._read_waiting(db, kind, now)
         await self._read_active(db)
         await self._read_endpoints(db)
 
-    async def _read_waiting(self, db: Database, kind: str) -> None:
+    async def _read_waiting(self, db: Database, kind: str, now: int) -> None:
         rows = await db.fetch_all(
             f"SELECT COUNT(*) AS waiting, {_OLDEST[kind]}"
             " AND status = 'pending' AND lease_owner IS NULL"
         )
         self._waiting.labels(kind).set(rows[0]["waiting"])
-        self._overdue.labels(kind).set(_overdue_ms(rows[0]["oldest"]) / SECOND_MS)
+        self._overdue.labels(kind).set(_overdue_ms(rows[0]["oldest"], now) / SECOND_MS)
 
     async def _read_active(self, db: Database) -> None:
         rows = await db.fetch_all(
@@ -70,8 +71,8 @@ class WebhookMetrics:
             self._endpoints.labels(state).set(counts.get(state, 0))
 
 
-def _overdue_ms(oldest: str | int | None) -> int:
+def _overdue_ms(oldest: str | int | None, now: int) -> int:
     """`oldest` is a time or an identifier, which contains its time."""
     if oldest is None:
         return 0
-    return max(now_ms() - (time_of(oldest) if isinstance(oldest, str) else oldest), 0)
+    return max(now - (time_of(oldest) if isinstance(oldest, str) else oldest), 0)
