@@ -37,7 +37,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 async def resolve_identity(
     db: Database, settings: Settings, identity: Identity, *, invitation: str | None = None
 ) -> User:
-    """Find the user by identity or e-mail address, or create one by invitation or settings."""
+    """Find the user by identity or email address, or create one by invitation or settings."""
     try:
         return await _resolve_identity(db, settings, identity, invitation)
     except IntegrityError:
@@ -86,7 +86,7 @@ def _verified_email(identity: Identity) -> str:
     if not identity.email_verified:
         raise Problem(
             "email_not_verified",
-            "Your identity provider has not verified your e-mail address. Verify it there, then "
+            "Your identity provider has not verified your email address. Verify it there, then "
             "sign in again.",
         )
     return normalize_email(identity.email)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def check_password(password: str, email: str) -> None:
-    """Raise Problem unless the user with that e-mail address may use the password."""
+    """Raise Problem unless the user with that email address may use the password."""
     # Before normalization, which would block the event loop for seconds on a huge text.
     if len(password) > MAX_LENGTH:
         raise _wrong_length()
@@ -32,7 +32,7 @@ def check_password(password: str, email: str) -> None:
     if not MIN_LENGTH <= len(text) <= MAX_LENGTH:
         raise _wrong_length()
     if text.lower() in {email, email.partition("@")[0]}:
-        raise _weak_password("The password must not be the e-mail address")
+        raise _weak_password("The password must not be the email address")
     if len(set(text)) == 1:
         raise _weak_password("The password must not repeat a single character")
 

@@ -125,4 +125,4 @@ def _sign_in_problem(user: Row | None, origin: Origin, reason: str) -> Problem:
     # The e-mail address is not logged: users sometimes type their password there.
     who = "an unknown user" if user is None else user["id"]
     _log.warning("sign-in from %r as %s failed: %s", origin.address, who, reason)
-    return Problem("sign_in_failed", "Incorrect e-mail address or password.")
+    return Problem("sign_in_failed", "Incorrect email address or password.")

@@ -1,4 +1,4 @@
-"""Users, identified by e-mail address; one user can be a member of several organizations."""
+"""Users, identified by email address; one user can be a member of several organizations."""
 
 import re
 
@@ -56,13 +56,13 @@ class NewUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def normalize_email(text: str) -> str:
-    """The form in which e-mail addresses are stored and compared."""
+    """The form in which email addresses are stored and compared."""
     # Checked before lower(), which turns a few non-ASCII letters into ASCII.
     email = text.strip().lower() if text.isascii() else ""
     if len(email) > _MAX_EMAIL_LENGTH or not _EMAIL.fullmatch(email):
         raise Problem(
             "invalid_email",
-            "This is not a valid e-mail address; use the form ada@example.com with ASCII letters.",
+            "This is not a valid email address; use the form ada@example.com with ASCII letters.",
         )
     return email
 
@@ -87,7 +87,7 @@ async def create_user(
 async def add_user(
     db: Database, organization_id: str, email: str, role: str, *, name: str = ""
 ) -> User:
-    """Add a user to the organization; create the user if the e-mail address is new."""
+    """Add a user to the organization; create the user if the email address is new."""
     check_role(role)
     new = await new_user(email, name=name)
     user = await find_user(db, new.email)
@@ -115,7 +115,7 @@ async def get_user(db: Database, user_id: str) -> User:
 
 
 async def list_users(db: Database) -> list[User]:
-    """All users, with or without memberships, sorted by e-mail address. For the operator."""
+    """All users, with or without memberships, sorted by email address. For the operator."""
     rows = await db.fetch_all(f"SELECT {COLUMNS} FROM users ORDER BY email")
     return [user_from_row(row) for row in rows]
 

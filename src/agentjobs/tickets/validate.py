@@ -49,7 +49,7 @@ def validate_account(account: str | None, flavour: Flavour | None, url: str) -> 
     if not account or "@" not in account or not _ACCOUNT.fullmatch(account):
         raise Problem(
             "invalid_account",
-            "An API token of Jira Cloud needs the e-mail address of its account.",
+            "An API token of Jira Cloud needs the email address of its account.",
         )
     return account
 

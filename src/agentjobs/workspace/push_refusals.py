@@ -63,7 +63,7 @@ _RULES = (
     ),
     _Rule(
         re.compile(r"GH007|private email address"),
-        "GitHub does not accept the e-mail address of the commit",
+        "GitHub does not accept the email address of the commit",
         "unset `author_email` and `committer_email`, so that commits carry the no-reply address"
         " of the connection's account (`agentjobs forges check` shows it), or set them to a public"
         " address of it",

@@ -100,7 +100,7 @@ async def test_every_failed_sign_in_has_the_same_message(
             with pytest.raises(Problem) as caught:
                 await sign_in(database, email, password)
             errors.add((caught.value.code, caught.value.message, caught.value.details))
-    assert errors == {("sign_in_failed", "Incorrect e-mail address or password.", None)}
+    assert errors == {("sign_in_failed", "Incorrect email address or password.", None)}
     assert len(caplog.records) == len(wrong)
     assert PASSWORD not in caplog.text
     assert "example.com" not in caplog.text

@@ -52,7 +52,7 @@ async def test_a_tracker_is_added_listed_changed_and_removed(
     where = ("--url", jira.url, "--flavour", "cloud", "--account", ACCOUNT)
     refused = await run("add", "jira", *where, typed="wrong-token\n")
     assert (refused.exit_code, refused.out) == (2, "")
-    assert "does not accept the e-mail address and API token" in refused.err
+    assert "does not accept the email address and API token" in refused.err
     assert (await run("list", "--json")).document == {"trackers": []}
 
     added = await run("add", "jira", *where, "--link-back", "--json", typed=f"{jira.token}\n")

@@ -237,7 +237,7 @@ def split_reviewers(names: Iterable[str], *, owner: str, author: str) -> Reviewe
     for name in (one_line(name).removeprefix("@") for name in names):
         organization, slash, team = name.partition("/")
         if not slash and "@" in name:
-            notes.append(f"GitHub does not accept an e-mail address as a reviewer: {name!r}.")
+            notes.append(f"GitHub does not accept an email address as a reviewer: {name!r}.")
         elif not slash and name and name.casefold() != author.casefold():
             people[name.casefold()] = name
         elif slash and organization.casefold() == owner.casefold():

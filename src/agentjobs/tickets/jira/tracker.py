@@ -154,7 +154,7 @@ class JiraTracker:
     def _explain(self, error: ApiError) -> ForgeError:
         """Jira may refuse with a sign-in page instead of an API response."""
         if error.status == HTTPStatus.UNAUTHORIZED:
-            what = "e-mail address and API token" if self._is_cloud else "personal access token"
+            what = "email address and API token" if self._is_cloud else "personal access token"
             return ForgeError(
                 f"Jira does not accept the {what}, which may be mistyped, expired or revoked;"
                 " replace the token.",

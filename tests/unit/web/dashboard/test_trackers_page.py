@@ -79,7 +79,7 @@ async def test_a_jira_tracker_is_added_and_its_token_is_never_shown(dashboard, j
     [
         ({"url": ""}, "Enter Jira's address", "url"),
         ({"url": "http://jira.example.com"}, "must start with https://", "url"),
-        ({"account": ""}, "needs the e-mail address", "account"),
+        ({"account": ""}, "needs the email address", "account"),
         ({"url": "https://jira.example.com"}, "needs no account", "account"),
         ({"flavour": "server"}, "Choose a Jira edition", None),
         ({"name": "No Name"}, "is not a valid name", "name"),
