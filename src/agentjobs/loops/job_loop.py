@@ -30,6 +30,7 @@ from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.run import run_job
 from agentjobs.jobs.run.trace import record_outcome, run_span
 from agentjobs.loops.loop import first_of
+from agentjobs.loops.platform_reach import PlatformReach
 from agentjobs.loops.recent_organizations import (
     POSTPONED_SECONDS,
     RESERVED_SECONDS,
@@ -130,6 +131,7 @@ class JobLoop:
         self._free_slots = list(range(worker.slots - 1, -1, -1))
         self._active: dict[Claim, _ActiveJob] = {}
         self._recent = RecentOrganizations()
+        self._reach = PlatformReach()
         self._slot_freed = asyncio.Event()
         self.has_jobs = asyncio.Event()
 
@@ -193,7 +195,7 @@ class JobLoop:
 
     async def _claim(self, expected: frozenset[str], postponed: frozenset[str]) -> list[ClaimedJob]:
         # A checkout on a full disk would fail, and the database needs space too.
-        if self._free_space.is_low or self._worker.sandbox_problem:
+        if self._free_space.is_low or self._worker.sandbox_problem or self._reach.is_paused:
             return []
         count = len(self._free_slots)
         return await self._claimer.claim(self._worker.agents, count, expected, postponed)
@@ -238,6 +240,7 @@ class JobLoop:
             if not await self._store(active, outcome):
                 outcome = await self._hand_over(active)
             _log_end(outcome)
+            self._reach.record(active.job, active.claimed_at, outcome)
         except Exception:  # noqa: BLE001 - a fault of one job must not stop the worker
             _log.exception("the outcome of a job could not be stored; its lease will expire")
         finally:

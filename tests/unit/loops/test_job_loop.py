@@ -1,15 +1,18 @@
 """How a stopped job ends when its agent's work is done but not published, and idle slots."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agentjobs.jobs.outcomes import Abandoned, Cancelled, Kept, Outcome, Released
+from agentjobs.jobs.outcomes import Abandoned, Cancelled, Kept, Outcome, Released, Unreachable
 from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.kept_work import KeptWork
+from agentjobs.jobs.queue.platform_outages import LOCAL, Outage
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.loops import job_loop
 from agentjobs.loops.job_loop import JobLoop, _ActiveJob
@@ -84,12 +87,15 @@ async def test_a_worker_that_lost_its_claim_can_hand_over_finished_work(
 
 
 def _loop(changes: Changes, create_sandboxes: Callable[[Iterable[int]], None]) -> JobLoop:
-    context = SimpleNamespace(db=SimpleNamespace(changes=changes), settings=None)
+    settings = SimpleNamespace(max_job_log_bytes=0)
+    context = SimpleNamespace(db=SimpleNamespace(changes=changes), settings=settings)
     sandboxes = SimpleNamespace(create=create_sandboxes)
     tools: Any = SimpleNamespace(context=context, spare_sandboxes=sandboxes)
-    worker: Any = SimpleNamespace(id="wrk_1", tags=(), location="", slots=2, agents=["agent"])
-    nothing: Any = None
-    return JobLoop(tools, worker, nothing)
+    worker: Any = SimpleNamespace(
+        id="wrk_1", tags=(), location="", slots=2, agents=["agent"], sandbox_problem=""
+    )
+    free_space: Any = SimpleNamespace(is_low=False)
+    return JobLoop(tools, worker, free_space)
 
 
 async def test_sandboxes_are_created_ahead_when_no_job_waits(
@@ -150,3 +156,32 @@ async def test_a_job_that_is_announced_during_a_look_causes_another_one(
     monkeypatch.setattr(JobLoop, "_claim", claim)
     async with asyncio.timeout(30):
         await _loop(changes, lambda _: None).run(stopping)
+
+
+async def test_a_worker_that_is_cut_off_from_a_platform_leaves_jobs_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away, claims = Unreachable(Outage(LOCAL, "away")), 0
+
+    async def run(*_: object) -> Outcome:
+        return away
+
+    async def store(*_: object) -> bool:
+        return True
+
+    async def claim(*_: object) -> list[ClaimedJob]:
+        nonlocal claims
+        claims += 1
+        return []
+
+    monkeypatch.setattr(_ActiveJob, "run", run)
+    monkeypatch.setattr(JobLoop, "_store", store)
+    monkeypatch.setattr(job_loop, "LogWriter", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(Claimer, "claim", claim)
+    loop = _loop(Changes(), lambda _: None)
+    # A second job that did not have to wait: another worker has reached the platform since.
+    for claims_before in (1, 1):
+        loop._start(JOB)
+        await loop.wait_until_idle()
+        await loop._claim(frozenset(), frozenset())
+        assert claims == claims_before
