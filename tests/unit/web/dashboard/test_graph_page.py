@@ -58,6 +58,10 @@ async def test_the_standard_library_is_shown_on_request_and_links_keep_it(sample
     shown = await sample_dashboard.viewer.send(page, "/graph", standard="1")
     assert "Python standard library" in shown.text
     assert f"{HERE}?standard=1&focus=src%2Fshop%2Fapp.py" in shown.links
+    module = await sample_dashboard.viewer.open(f"{HERE}?focus=src/shop/app.py")
+    assert "External imports 0 No external imports." in module.text
+    module = await sample_dashboard.viewer.open(f"{HERE}?focus=src/shop/app.py&standard=1")
+    assert "External imports 1 os" in module.text
     names = await sample_dashboard.viewer.open(f"{HERE}?ecosystem=PyPI&standard=1")
     assert "os imported by 1 file" in names.text
     assert f"{HERE}?external=requests" not in names.links

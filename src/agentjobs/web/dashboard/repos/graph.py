@@ -17,7 +17,14 @@ from agentjobs.inventory.graph.package_map import (
     map_folder,
     map_neighborhood,
 )
-from agentjobs.inventory.graph.views import Module, find_neighborhood, most_imported, search_modules
+from agentjobs.inventory.graph.views import (
+    Module,
+    Neighborhood,
+    Neighbors,
+    find_neighborhood,
+    most_imported,
+    search_modules,
+)
 from agentjobs.inventory.model import ModuleGraph
 from agentjobs.inventory.package_neighbors import find_package_neighbors
 from agentjobs.problems import Problem
@@ -128,8 +135,7 @@ def _most_imported(path: str, query: _Query, graph: ModuleGraph) -> list[NodeLis
     files = most_imported(graph, _IMPORTED_SHOWN)
     names = most_imported(graph, len(graph.externals), external=True)
     if not query.standard:
-        groups = find_externals(graph).values()
-        standard = {name for group in groups if group.standard for name in group.importers}
+        standard = _standard_names(graph)
         names = [module for module in names if module.name not in standard]
     lists = (
         ("files", "Most imported files", files),
@@ -141,6 +147,23 @@ def _most_imported(path: str, query: _Query, graph: ModuleGraph) -> list[NodeLis
     ]
 
 
+def _standard_names(graph: ModuleGraph) -> set[str]:
+    groups = find_externals(graph).values()
+    return {name for group in groups if group.standard for name in group.importers}
+
+
+def _find_neighbors(query: _Query, graph: ModuleGraph) -> Neighborhood | None:
+    """Without modules of the standard library, unless they are shown."""
+    name, external = query.focus or query.external, not query.focus
+    neighbors = find_neighborhood(graph, name, external=external, limit=_MAX_LISTED)
+    if neighbors is None or query.standard:
+        return neighbors
+    standard, listed = _standard_names(graph), neighbors.externals
+    names = tuple(each for each in listed.shown if each.name not in standard)
+    total = listed.total - len(listed.shown) + len(names)
+    return msgspec.structs.replace(neighbors, externals=Neighbors(names, total))
+
+
 async def _focus_page(
     request: PageRequest, repo: RepoView, query: _Query, graph: ModuleGraph
 ) -> Response:
@@ -149,9 +172,7 @@ async def _focus_page(
     if view is None:
         return await _missing(request, repo, query, graph, "module")
     name, external = query.focus or query.external, not query.focus
-    neighbors = await asyncio.to_thread(
-        find_neighborhood, graph, name, external=external, limit=_MAX_LISTED
-    )
+    neighbors = await asyncio.to_thread(_find_neighbors, query, graph)
     lists = () if neighbors is None else await asyncio.to_thread(list_neighbors, path, neighbors)
     kept = query.kept() | {"external" if external else "focus": name}
     hops = [
