@@ -141,7 +141,7 @@ async def test_a_failed_import_is_dismissed_once(sample_dashboard):
 
 async def test_a_repository_shows_its_jobs_pulls_and_vulnerabilities(sample_dashboard):
     page = await sample_dashboard.member.open(HERE)
-    for text in ("the disk is full", "Fix the price", "Open pull requests", "local"):
+    for text in ("the disk is full", "Fix the price", "Open pull requests"):
         assert text in page.text, text
     assert "http://127.0.0.1:8080/git/acme/acme/shop.git" in page.text
     assert "/jobs/new?repo=acme/shop" in page.links
@@ -238,3 +238,11 @@ async def test_open_pages_show_a_new_repository(dashboard):
     )
     await connecting
     assert "/repos/acme/new" in stream.parts()["repo-rows"].links
+
+
+async def test_a_repository_names_its_platform_as_the_list_does(sample_dashboard):
+    for platform, name in (("local", "Hosted here"), ("gitlab", "GitLab")):
+        sql = "UPDATE repos SET platform = :platform WHERE full_name = 'acme/shop'"
+        await write(sample_dashboard.db, sql, platform=platform)
+        for path in ("/repos", "/repos/acme/shop"):
+            assert name in (await sample_dashboard.viewer.open(path)).text, path

@@ -19,7 +19,7 @@ from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.jobs.agent_options import AgentOption, agent_options
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Routes
-from agentjobs.web.dashboard.repos.index_text import index_state
+from agentjobs.web.dashboard.repos.index_text import PLATFORM_NAMES, index_state
 from agentjobs.web.dashboard.repos.language_bar import language_bar
 from agentjobs.web.dashboard.repos.lookup import REPO_PATH, NoSuchRepository, require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -40,6 +40,7 @@ async def show(request: PageRequest) -> Response:
         **values,
         agent_options=options,
         agent=_preferred_agent(options, values["jobs"]),
+        platform_name=PLATFORM_NAMES.get(repo.platform, repo.platform),
         platform=None if repo.platform == "local" else await sync_state(request.db, repo.id),
         git_url=f"{request.settings.effective_public_url}/git/{request.organization}/{repo.full_name}.git",
     )

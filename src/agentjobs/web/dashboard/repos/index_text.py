@@ -1,9 +1,12 @@
-"""The state of a repository in words. Pure."""
+"""The platform and the state of a repository in words. Pure."""
 
 import msgspec
 
 from agentjobs.repos.queries import RepoView
+from agentjobs.web.dashboard.settings.forge_text import PLATFORMS
 from agentjobs.web.dashboard.text_filters import counted
+
+PLATFORM_NAMES = {"local": "Hosted here", **PLATFORMS}
 
 
 class IndexState(msgspec.Struct, frozen=True):

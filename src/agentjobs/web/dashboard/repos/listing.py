@@ -13,9 +13,8 @@ from agentjobs.repos.imports.rows import dismiss, list_imports
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.repos.index_text import index_state
+from agentjobs.web.dashboard.repos.index_text import PLATFORM_NAMES, index_state
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.settings.forge_text import PLATFORMS
 from agentjobs.web.dashboard.vulnerabilities.feed_state import has_advisories
 from agentjobs.webhooks.events import activity_topic
 
@@ -23,7 +22,6 @@ PATH = "/repos"
 
 _PER_PAGE = 50
 _MAX_CHARACTERS = 320
-_PLATFORM_NAMES = {"local": "Hosted here", **PLATFORMS}
 _STATE_NAMES: dict[State, str] = {
     "ready": "Ready",
     "indexing": "Indexing",
@@ -123,7 +121,7 @@ async def _page(
         "repos/list.html",
         problem=problem,
         field_errors=errors,
-        platform_options=[("", "any"), *_PLATFORM_NAMES.items()],
+        platform_options=[("", "any"), *PLATFORM_NAMES.items()],
         state_options=[("", "any"), *_STATE_NAMES.items()],
         order_options=list(_ORDER_NAMES.items()),
         stream=query.address(f"{prefix_of(request.settings)}{PATH}/stream"),
@@ -144,7 +142,7 @@ def _read_query(request: PageRequest) -> _Query:
     platform = request.query_param("platform")
     return _Query(
         q=request.query_param("q")[:_MAX_CHARACTERS],
-        platform=platform if platform in _PLATFORM_NAMES else "",
+        platform=platform if platform in PLATFORM_NAMES else "",
         state=next((each for each in get_args(State) if each == state), None),
         order=next((each for each in get_args(Order) if each == order), "active"),
         page=request.page_number() or 1,
@@ -167,7 +165,7 @@ async def _rows(request: PageRequest, query: _Query) -> dict[str, Any]:
         "lines": [(line, index_state(line.repo)) for line in lines[:_PER_PAGE]],
         "imports": await list_imports(request.db, request.organization_id),
         "is_scanned": await has_advisories(request),
-        "platforms": _PLATFORM_NAMES,
+        "platforms": PLATFORM_NAMES,
         "next": query.address(page_url, page=query.page + 1) if has_more else "",
         "first": query.address(page_url, page=1) if query.page > 1 else "",
     }
