@@ -25,7 +25,7 @@ from agentjobs.loops.readiness_loop import find_ready_agents, readiness_loop
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.sandbox.protocol import SandboxUnavailable
 from agentjobs.settings.digest import configuration_digest
-from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.database import StoreError, StoreUnavailable
 
 _CLEANUP_SECONDS = 6 * 3600.0
 _CHECK_AGAIN_SECONDS = 10.0
@@ -211,8 +211,8 @@ class Worker:
             await self._tools.environments.trim()
 
     async def _begin_drain(self) -> None:
-        # Without the store, its heartbeats end too.
-        with contextlib.suppress(StoreUnavailable):
+        # Only others see it; the drain itself must not end because of it.
+        with contextlib.suppress(StoreError):
             await leases.begin_drain(self._db, self._info.id)
 
     async def _drain(self, hurry: asyncio.Event) -> None:
