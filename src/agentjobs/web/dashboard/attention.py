@@ -56,7 +56,7 @@ async def load_attention(request: PageRequest, now: int) -> Attention:
         *await _vulnerabilities(request),
         *(
             Item(
-                state="open",
+                state="draft" if pull.draft else "open",
                 word="draft" if pull.draft else "review",
                 title=pull.title,
                 path=pull.path,

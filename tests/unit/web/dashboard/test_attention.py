@@ -51,3 +51,10 @@ async def test_a_new_organization_is_led_to_its_first_job(sample_dashboard):
     assert "Get started" in page.text
     assert "Done: Connect a repository" in page.text
     assert "Done: Run a first job" in page.text
+
+
+async def test_a_draft_looks_as_in_the_list_of_pull_requests(sample_dashboard):
+    await write(sample_dashboard.db, "UPDATE pulls SET draft = true WHERE state = 'open'")
+    badge = '<span class="badge draft">draft</span>'
+    assert badge in await attention_of(sample_dashboard.viewer)
+    assert badge in (await sample_dashboard.viewer.open("/pulls")).html
