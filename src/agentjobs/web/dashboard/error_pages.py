@@ -49,12 +49,10 @@ def wants_page(request: Request) -> bool:
 async def error_page(request: Request, problem: Problem, request_id: str) -> Response:
     context: WebContext = request.app.state.context
     prefix = prefix_of(context.settings)
+    page = _page_of(request, prefix)
+    sign_in_url = f"{prefix}/sign-in?next={quote(page, safe='/')}"
     if isinstance(problem, NotSignedIn) and request.method != "POST":
-        target = request.url.path
-        if request.url.query:
-            target += f"?{request.url.query}"
-        address = _sign_in_url(prefix, target)
-        return RedirectResponse(address, status_code=303, headers=HEADERS)
+        return RedirectResponse(sign_in_url, status_code=303, headers=HEADERS)
     status = status_of(problem)
     form = getattr(request.state, "form", None)
     values = {
@@ -66,7 +64,8 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
         "other_organizations": problem if isinstance(problem, InOtherOrganization) else None,
         # The API's message for an unknown path addresses programs.
         "message": NO_PAGE if isinstance(problem, UnknownPathProblem) else problem.message,
-        "sign_in_url": _sign_in_url(prefix, _page_of_form(request, prefix)),
+        "page": page,
+        "sign_in_url": sign_in_url,
         "typed": [text for name in _LONG_TEXTS if form and (text := form.raw(name).strip())],
         "status": status,
         "request_id": request_id,
@@ -76,13 +75,12 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
     return response
 
 
-def _sign_in_url(prefix: str, target: str) -> str:
-    return f"{prefix}/sign-in?next={quote(target, safe='/')}"
-
-
-def _page_of_form(request: Request, prefix: str) -> str:
-    """The page from which a form was sent, as the browser says."""
-    return safe_next(urlsplit(request.headers.get("referer", "")).path.removeprefix(prefix))
+def _page_of(request: Request, prefix: str) -> str:
+    """The requested page, or the one from which a form was sent, as the browser says."""
+    if request.method == "POST":
+        return safe_next(urlsplit(request.headers.get("referer", "")).path.removeprefix(prefix))
+    query = f"?{request.url.query}" if request.url.query else ""
+    return safe_next(f"{request.url.path}{query}")
 
 
 async def _viewer(request: Request, context: WebContext, problem: Problem) -> Viewer | None:

@@ -32,9 +32,11 @@ async def test_an_unreachable_store_does_not_break_the_error_page(dashboard, mon
         raise StoreUnavailable("away")
 
     monkeypatch.setattr(dashboard.db, "fetch_one", raise_unavailable)
-    page = await dashboard.member.open("/jobs")
+    page = await dashboard.member.open("/jobs?q=price")
     assert page.status == 503
     assert "is temporarily unavailable" in page.text
+    # To try again.
+    assert "/jobs?q=price" in page.links
     page = await dashboard.member.open("/nothing")
     assert page.status == 404
     assert not page.has_form("/sign-out")
