@@ -140,3 +140,13 @@ async def test_an_agent_that_a_worker_can_run_is_selected(sample_dashboard):
     page = await sample_dashboard.member.open("/jobs/new")
     assert page.form("/jobs").choices["agent"][0] != "pro-fixer"
     assert page.form("/jobs").value("agent") == "pro-fixer"
+
+
+async def test_all_faults_of_a_form_are_shown_at_once(dashboard):
+    member = dashboard.member
+    page = await member.open("/jobs/new")
+    values = {"timeout_seconds": "soon", "max_cost_usd": "-3", "labels": "team", "more": "["}
+    page = await member.send(page, "/jobs", repo="acme/shop", agent="fixer", **values)
+    assert page.status == 422
+    for text in ("must be a whole number", "must be greater than 0", "team=payments", "JSON"):
+        assert text in page.text, text

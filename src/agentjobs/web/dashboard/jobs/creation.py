@@ -1,5 +1,6 @@
 """/jobs/new: creating jobs; also rerunning a job and starting a follow-up."""
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 from starlette.responses import Response
@@ -14,13 +15,13 @@ from agentjobs.jobs.follow_up import (
 from agentjobs.jobs.model import Priority, create_job_request
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.validation import request_faults
-from agentjobs.problems import Problem
+from agentjobs.problems import Fault, Problem
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.requests import null_character_faults, parse_object
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.jobs.agent_options import agent_options
 from agentjobs.web.dashboard.jobs.detail import show as show_job
-from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, field_error, for_page
+from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, for_page
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
@@ -44,8 +45,9 @@ async def create(request: PageRequest) -> Response:
     form = request.form
     form_values = {name: form.raw(name) for name in _FIELDS}
     try:
-        body = _build_request(form)
-        faults = request_faults(body, request.context.catalog)
+        faults: list[Fault] = []
+        body = _build_request(form, faults)
+        faults += request_faults(body, request.context.catalog)
         if faults:
             raise validation_failed(faults)
         created = await create_job(
@@ -111,8 +113,16 @@ async def _page(
     )
 
 
-def _build_request(form: Form) -> dict[str, Any]:
-    override: dict[str, Any] = _parse_more(form.raw("more"))
+def _build_request(form: Form, faults: list[Fault]) -> dict[str, Any]:
+    """Without the fields that cannot be read, which become `faults`."""
+
+    def read(name: str, parse: Callable[[str], Any]) -> Any:
+        try:
+            return parse(form.text(name)) if form.text(name) else None
+        except ValueError as error:
+            faults.append({"field": name, "message": str(error)})
+
+    override: dict[str, Any] = read("more", _parse_more) or {}
     for name in ("title", "base_branch"):
         if text := form.text(name):
             override[name] = text
@@ -120,10 +130,10 @@ def _build_request(form: Form) -> dict[str, Any]:
         override["prompt"] = form.raw("prompt")
     if reviewers := form.text("reviewers"):
         override["reviewers"] = [each.strip() for each in reviewers.split(",") if each.strip()]
-    if seconds := form.text("timeout_seconds"):
-        override["timeout_seconds"] = _parse_whole_number(seconds)
-    if cost := form.text("max_cost_usd"):
-        override["max_cost_usd"] = _parse_amount(cost)
+    if (seconds := read("timeout_seconds", _parse_whole_number)) is not None:
+        override["timeout_seconds"] = seconds
+    if (cost := read("max_cost_usd", _parse_amount)) is not None:
+        override["max_cost_usd"] = cost
     if (priority := form.text("priority")) and priority != _DEFAULT_PRIORITY:
         override["priority"] = priority
     if form.flag("draft"):
@@ -131,14 +141,14 @@ def _build_request(form: Form) -> dict[str, Any]:
     body: dict[str, Any] = {"repo": form.text("repo"), "agent": form.text("agent")}
     if ticket := form.text("ticket_id"):
         body["ticket_id"] = ticket
-    if labels := _parse_labels(form.raw("labels")):
+    if labels := read("labels", _parse_labels):
         body["labels"] = labels
     return {**body, "config_override": override} if override else body
 
 
 def _parse_whole_number(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 15:
-        raise field_error("timeout_seconds", "must be a whole number, like 600")
+        raise ValueError("must be a whole number, like 600")
     return int(text)
 
 
@@ -146,7 +156,7 @@ def _parse_amount(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise field_error("max_cost_usd", "must be an amount, like 2.50") from None
+        raise ValueError("must be an amount, like 2.50") from None
 
 
 def _parse_labels(text: str) -> dict[str, str]:
@@ -154,22 +164,20 @@ def _parse_labels(text: str) -> dict[str, str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         key, separator, value = line.partition("=")
         if not separator:
-            raise field_error("labels", "must be lines such as team=payments")
+            raise ValueError("must be lines such as team=payments")
         if labels.setdefault(key.strip(), value.strip()) != value.strip():
-            raise field_error("labels", f"must not have two values for {key.strip()}")
+            raise ValueError(f"must not have two values for {key.strip()}")
     return labels
 
 
 def _parse_more(text: str) -> dict[str, Any]:
     """Agent-specific keys, as JSON."""
-    if not text.strip():
-        return {}
     try:
         value = parse_object(text.encode())
     except Problem:
-        raise field_error("more", 'must be a JSON object, like {"depth": 2}') from None
+        raise ValueError('must be a JSON object, like {"depth": 2}') from None
     if null_character_faults(value):
-        raise field_error("more", "must not contain null characters")
+        raise ValueError("must not contain null characters")
     return value
 
 

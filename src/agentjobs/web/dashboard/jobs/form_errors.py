@@ -43,13 +43,6 @@ class LabeledFault(Fault):
     name: str
 
 
-def field_error(field: str, message: str) -> Problem:
-    """An error in one field; `message` continues its label."""
-    return Problem(
-        "validation_failed", _NOT_CREATED, details=[{"field": field, "message": message}]
-    )
-
-
 def for_page(problem: Problem, labels: Mapping[str, str] = LABELS) -> Problem:
     """The same error, with labels in place of the API's field names."""
     if problem.code in _MESSAGES:
