@@ -5,11 +5,13 @@ import math
 import time
 from collections.abc import Callable
 
-from agentjobs.jobs.outcomes import Completed, Kept, Outcome, Unreachable
+from agentjobs.jobs.outcomes import Completed, Kept, Outcome, Reported, Unreachable
 from agentjobs.jobs.queue.claim import ClaimedJob
 
 _FIRST_PAUSE_SECONDS = 10.0
 _MAX_PAUSE_SECONDS = 60.0
+# Failures with more time between them are outages that have nothing to do with each other.
+_FORGET_SECONDS = 600.0
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +33,7 @@ class PlatformReach:
         return self._clock() < self._paused_until
 
     def record(self, job: ClaimedJob, claimed_at: float, outcome: Outcome) -> None:
-        if isinstance(outcome, Completed):
+        if isinstance(outcome, Completed | Reported):
             for key in job.platform_keys:
                 self._failures.pop(key, None)
         outage = outcome.outage if isinstance(outcome, Unreachable | Kept) else None
@@ -44,6 +46,8 @@ class PlatformReach:
             # Jobs that ran at the same time meet the same outage.
             return
         now = self._clock()
+        if now - failed_at > _FORGET_SECONDS:
+            count = 0
         self._failures[key] = count + 1, now
         if count:
             seconds = min(_FIRST_PAUSE_SECONDS * 2 ** (count - 1), _MAX_PAUSE_SECONDS)

@@ -65,3 +65,12 @@ def test_a_job_that_completes_ends_the_suspicion() -> None:
         clock.now += 1
         reach.record(JOB, clock(), outcome)
     assert not reach.is_paused
+
+
+def test_outages_of_different_days_pause_nothing() -> None:
+    clock = ManualClock()
+    reach = PlatformReach(clock)
+    for _ in range(3):
+        clock.now += 3_600
+        reach.record(JOB, clock(), AWAY)
+        assert not reach.is_paused
