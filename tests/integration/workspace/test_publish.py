@@ -324,6 +324,15 @@ async def test_a_refused_change_leaves_no_object_in_the_mirror(harness: Workspac
         assert list(harness.mirror.glob("incoming-*")) == []
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Shells start programs in the background with SIGINT ignored, and git would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("program", ["ls-remote", "remote-http"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 async def test_a_retry_may_succeed_after_git_was_killed(
