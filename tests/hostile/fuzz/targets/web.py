@@ -15,7 +15,7 @@ from agentjobs.jobs.validation import size_faults
 from agentjobs.json_fields import faults_of
 from agentjobs.organizations.form_tokens import is_token_of
 from agentjobs.organizations.tokens import is_well_formed
-from agentjobs.problems import Problem
+from agentjobs.problems import Fault, Problem
 from agentjobs.web.access_log import ClientAddresses
 from agentjobs.web.api.accept import names_type
 from agentjobs.web.api.idempotency import key_faults, read_claim
@@ -111,10 +111,10 @@ _FORM_FIELDS = (
 def _read_page_values(any_text: str) -> object:
     # Forms and queries are decoded strictly, so no surrogate gets here.
     text = any_text.encode("utf-8", "replace").decode()
-    faults = []
+    faults: list[Fault] = []
     for name in _FORM_FIELDS:
         with suppress(Problem):
-            body = _build_request(Form([("repo", "acme/shop"), (name, text)]))
+            body = _build_request(Form([("repo", "acme/shop"), (name, text)]), faults)
             faults += faults_of(body, CreateJobRequest)
             read_claim(_KEYED, body)
     with suppress(Problem):
