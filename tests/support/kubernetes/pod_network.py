@@ -108,21 +108,24 @@ class PodAddress:
         """Owns the descriptor from now on."""
         self._network = network
         (await self._opener.open(network)).close()
-        self._accepting = asyncio.ensure_future(self._accept())
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     async def close(self) -> None:
         """Connections break."""
-        if self._network is not None:
-            tasks = {self._accepting, *self._relays}
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            os.close(self._network)
+        asyncio.get_running_loop().remove_reader(self._listener)
         self._listener.close()
+        for relay in self._relays:
+            relay.cancel()
+        if self._relays:
+            await asyncio.wait(self._relays)
+        if self._network is not None:
+            os.close(self._network)
 
-    async def _accept(self) -> None:
-        while True:
-            connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+    def _accept(self) -> None:
+        # The one that connected may be gone.
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
             relay = asyncio.ensure_future(self._relay(connection))
             self._relays.add(relay)
             relay.add_done_callback(functools.partial(self._end_relay, connection))
