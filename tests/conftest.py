@@ -19,17 +19,17 @@ import httpx._transports.default as httpx_transports
 import hypothesis
 import pytest
 
-from tests.support import preloaded_cli
+from tests.support import parallel_run, preloaded_cli, suites
 from tests.support.event_loop import TidyLoops
 from tests.support.merged_cases import merge_cases
-from tests.support.parallel_run import (  # noqa: F401 - some are hooks
+from tests.support.parallel_run import (  # noqa: F401 - one is a hook
     make_once,
-    pytest_addoption,
     pytest_runtestloop,
     scope_of,
 )
 from tests.support.paths import NODE_BIN
 from tests.support.postgres import FreshDatabases, PostgresCluster
+from tests.support.suites import pytest_ignore_collect  # noqa: F401 - a hook
 
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("tests", deadline=None)
@@ -91,6 +91,11 @@ _WAITING = (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parallel_run.add_option(parser)
+    suites.add_option(parser)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Without the garbage collector, which would scan thousands of tests again and again."""
@@ -116,10 +121,10 @@ def pytest_pycollect_makeitem(
     return list(collector._genfunctions(name, merged))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     """Files that wait run beside files that compute, and start before the last tenth of them."""
     scopes: dict[str, list[pytest.Item]] = {}
-    for item in items:
+    for item in suites.select(items, config):
         scopes.setdefault(scope_of(item.nodeid), []).append(item)
     waiting = [scope for scope in scopes if scope.startswith(_WAITING)]
     computing = [scope for scope in scopes if not scope.startswith(_WAITING)]
