@@ -86,8 +86,7 @@ async def _remove(tools: BuildTools, item: Item, stored: dict[str, StoredSnapsho
         return await run_in_thread(tools.snapshots.remove, stored[item.name])
     if item.kind == "image":
         return await tools.images.remove(item.name)
-    await tools.images.remove_layers(item.name)
-    return True
+    return await tools.images.remove_layers(item.name)
 
 
 def _snapshot_item(stored: StoredSnapshot) -> Item:

@@ -57,6 +57,7 @@ class WorkerEnvironments:
         self._building: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(MAX_BUILDS)
         self._images_checked_at: dict[str, float] = {}
+        self._trimming: asyncio.Task[None] | None = None
         self.location = _location(directory)
 
     async def start(self) -> None:
@@ -106,6 +107,11 @@ class WorkerEnvironments:
         if removed:
             await builds.mark_removed(self._db, removed)
 
+    def trim_soon(self) -> None:
+        """In the background: it may wait for downloads, and nobody should wait for it."""
+        if self._trimming is None or self._trimming.done():
+            self._trimming = asyncio.create_task(self._try_to_trim(), name="trim environments")
+
     async def cached_repos(self) -> set[str]:
         return {each.snapshot.repo_id for each in self.tools.snapshots.all()}
 
@@ -125,6 +131,9 @@ class WorkerEnvironments:
         for task in list(self._building.values()):
             task.cancel()
         await self.wait_until_idle()
+        if self._trimming is not None:
+            self._trimming.cancel()
+            await asyncio.gather(self._trimming, return_exceptions=True)
         await run_in_thread(self.tools.session.close)
 
     async def _build(self, task: BuildTask, hooks: BuildHooks) -> None:
@@ -144,6 +153,9 @@ class WorkerEnvironments:
             await asyncio.gather(renewing, return_exceptions=True)
             with contextlib.suppress(StoreError):
                 await hooks.end(waits_for)
+        self.trim_soon()
+
+    async def _try_to_trim(self) -> None:
         try:
             await self.trim()
         except (OSError, StoreError) as error:

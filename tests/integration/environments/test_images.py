@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.environments.images import images as images_module
 from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
 from agentjobs.environments.images.model import RegistryCredential
 from tests.support.image_registry import PASSWORD, USERNAME, ImageRegistry, with_password
@@ -323,3 +324,17 @@ async def test_a_changed_layer_on_disk_is_noticed_and_downloaded_again(
     assert await harness.fetch(f"{registry.name}/acme/build:1") == image
     assert build_image.layers[0] in registry.downloads()
     assert build_image.layers[1] not in registry.downloads()
+
+
+async def test_layers_of_a_download_that_lasts_are_not_waited_for(
+    harness: ImagesHarness,
+    registry: ImageRegistry,
+    build_image: ImageLayout,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images_module, "LAYERS_WAIT_SECONDS", 0.01)
+    await harness.fetch(f"{registry.name}/acme/build:1")
+    async with harness.images._locks.hold("layers-org_a"):
+        assert not await harness.images.remove_layers("org_a")
+    assert await harness.images.layers() != []
+    assert await harness.images.remove_layers("org_a")

@@ -1,5 +1,6 @@
 """OCI images on a worker: every organization downloads them, and they are unpacked once for all."""
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Collection, Sequence
@@ -29,6 +30,7 @@ from agentjobs.workspace.locks import KeyedLocks, try_lock
 from agentjobs.workspace.session import Session
 from agentjobs.workspace.threads import run_in_thread
 
+LAYERS_WAIT_SECONDS = 60.0
 _MIB = 1024**2
 
 
@@ -121,9 +123,16 @@ class Images:
         async with self._tools.work_directory() as directory:
             return self._stored.take(digest, directory / "removed")
 
-    async def remove_layers(self, organization_id: str) -> None:
-        async with self._locks.hold(_layers_key(organization_id)):
+    async def remove_layers(self, organization_id: str) -> bool:
+        """False if a download takes longer than others should wait for it."""
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(LAYERS_WAIT_SECONDS):
+                    await stack.enter_async_context(self._locks.hold(_layers_key(organization_id)))
+            except TimeoutError:
+                return False
             await run_in_thread(self._layers.remove, organization_id)
+            return True
 
     def sweep(self) -> None:
         """Blocking: remove what interrupted downloads of dead processes left."""

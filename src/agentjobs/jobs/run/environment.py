@@ -252,6 +252,9 @@ async def _fetch_images(
         ) from None
     except ImageError as error:
         raise EnvironmentFailed(str(error)) from None
+    finally:
+        # No build ends here, and even a failed download leaves layers.
+        environments.trim_soon()
     fetched = hold_images(images, job.organization_id, digests, held)
     if fetched is None:
         raise EnvironmentFailed("An image was removed from this worker meanwhile. Try again.")
