@@ -1,5 +1,6 @@
 """An organization that knows the manifest of another's image, and does not have its content."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -129,6 +130,34 @@ async def test_a_registry_without_all_of_the_content_gets_no_image_of_others(
     [stored] = await harness.images.images()
     assert stored.organization_ids == {VICTIM}
     assert harness.leftovers() == []
+    harness.session.close()
+
+
+async def test_a_configuration_that_claims_the_content_of_others_is_refused(
+    harness: ImagesHarness, registry: ScriptedRegistry, image: ImageLayout, tmp_path: Path
+) -> None:
+    """Nodes of a cluster look for unpacked layers by the digests in the configuration."""
+    await fetch_as_victim(harness, registry)
+    stolen = json.loads(image.blob(image.manifest["config"]["digest"]).read_bytes())
+    own = [shell_layer(), layer(Entry("own"))]
+    forged = make_image(tmp_path / "forged", own, rootfs=stolen["rootfs"])
+    registry.add(forged, "thief/copy")
+    with pytest.raises(ImageError) as refusal:
+        await fetch_as_thief(harness, registry)
+    assert not isinstance(refusal.value, RegistryUnavailable)
+    assert harness.images.find(THIEF, forged.digest) is None
+    assert harness.leftovers() == []
+    harness.session.close()
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+async def test_layers_with_and_without_compression_are_compared(
+    harness: ImagesHarness, registry: ScriptedRegistry, tmp_path: Path, *, compressed: bool
+) -> None:
+    layers = [shell_layer(), layer(Entry("a"))]
+    image = make_image(tmp_path / "image", layers, compressed=compressed)
+    registry.add(image, "acme/private")
+    assert (await fetch_as_victim(harness, registry)).digest == image.digest
     harness.session.close()
 
 

@@ -121,8 +121,9 @@ def make_image(
     architecture: str | None = None,
     compressed: bool = True,
     last_layer: bytes = b"",
+    rootfs: dict[str, Any] | None = None,
 ) -> ImageLayout:
-    """`last_layer` is compressed already."""
+    """`last_layer` is compressed already. `rootfs` may lie about the layers."""
     blobs = path / "blobs" / "sha256"
     blobs.mkdir(parents=True)
 
@@ -135,7 +136,8 @@ def make_image(
         "architecture": architecture or _ARCHITECTURES[platform.machine()],
         "os": "linux",
         "config": config or {},
-        "rootfs": {
+        "rootfs": rootfs
+        or {
             "type": "layers",
             "diff_ids": [
                 f"sha256:{hashlib.sha256(each).hexdigest()}" for each in (*layers, last_layer)

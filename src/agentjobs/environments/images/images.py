@@ -156,7 +156,7 @@ class Images:
         else:
             # The nodes of a cluster share layers, too, and do not ask who may have them.
             await self._registry.check_layers(
-                pull.reference, manifest, pull.credentials, pull.on_output
+                pull.reference, manifest, config, pull.credentials, pull.on_output
             )
         async with self._locks.hold(f"image-{manifest.digest}"):
             if self._stored.has(manifest.digest):

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from pathlib import Path
 
 from agentjobs.environments.images.errors import ImageError
@@ -13,6 +13,7 @@ from agentjobs.environments.images.manifest import (
     choose_manifest,
     digest_of,
     parse_document,
+    uncompressed_digests,
 )
 from agentjobs.environments.images.model import RegistryCredential
 from agentjobs.environments.images.reference import Reference
@@ -39,8 +40,6 @@ _AUTH_FILE = "auth.json"
 _SKOPEO = 'skopeo --insecure-policy "$@" --authfile "$FILES/auth.json"'
 _READ = f"exec {_SKOPEO} >{_DOCUMENT}"
 _KEEP = f"exec {_SKOPEO}"
-# In a cluster, what stays in the workspace would be sent to the worker.
-_DISCARD = f"{_SKOPEO}; status=$?; rm -rf blobs {UNFINISHED}; exit $status"
 
 
 class Registry:
@@ -110,14 +109,20 @@ class Registry:
         self,
         reference: Reference,
         manifest: Manifest,
+        config: bytes,
         credentials: Sequence[RegistryCredential],
         on_output: OnOutput,
     ) -> None:
-        """Download every layer and keep none; skopeo compares their digests. Raises ImageError."""
+        """Download every layer and keep none. Raises ImageError.
+
+        skopeo compares their digests. Those of their content, by which nodes know what they have
+        unpacked, are compared here.
+        """
+        script = _compare_and_discard(uncompressed_digests(manifest, config))
         async with self._tools.work_directory() as directory:
             workspace = directory / "workspace"
             self._tools.create_directory(workspace)
-            await self._copy(_DISCARD, reference, manifest, credentials, workspace, on_output)
+            await self._copy(script, reference, manifest, credentials, workspace, on_output)
 
     async def _copy(
         self,
@@ -207,6 +212,21 @@ class Registry:
 
     def _tls_options(self, reference: Reference, option: str) -> tuple[str, ...]:
         return (f"{option}=false",) if reference.host in self._insecure_hosts else ()
+
+
+def _compare_and_discard(contents: Iterable[tuple[str, str]]) -> str:
+    """A script whose own message looks like skopeo's. gzip copies what is not compressed.
+
+    What stays in the workspace would be sent to the worker.
+    """
+    pairs = "\n".join(" ".join(pair) for pair in contents)
+    return f"""{_SKOPEO} && (while read -r layer content; do
+  [ "$(gzip -dcf <"blobs/sha256/$layer" 2>/dev/null | sha256sum)" = "$content  -" ] ||
+    {{ echo 'level=fatal msg="a layer has other content than its configuration says"'; exit 1; }}
+done <<END
+{pairs}
+END
+); status=$?; rm -rf blobs {UNFINISHED}; exit $status"""
 
 
 def _check_digest(document: bytes, digest: str, reference: Reference) -> None:
