@@ -14,6 +14,7 @@ from agentjobs.environments.worker_environments import WorkerEnvironments
 from agentjobs.jobs.context import JobsContext
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.protocol import Sandbox, SandboxUnavailable
+from agentjobs.sandbox.slots import build_slots, image_slot
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.checkout_limits import MIB
 from agentjobs.workspace.mirror import Mirrors
@@ -51,7 +52,7 @@ async def environments_of(
         session,
         sandbox,
         allowed,
-        slot=slots + 1,
+        slot=image_slot(slots),
         max_bytes=settings.environment_image_max_mib * MIB,
         insecure_registries=settings.insecure_registries,
         certificates=certificates,
@@ -64,7 +65,7 @@ async def environments_of(
         setup=SetupRunner(sandbox, workspaces, certificates),
         allowed=allowed,
         http=http,
-        slot=slots,
+        slots=build_slots(slots),
         setup_seconds=settings.setup_seconds,
         limits=agent_limits(settings, {}),
     )

@@ -36,12 +36,10 @@ from agentjobs.sandbox.protocol import (
     SandboxReport,
     SandboxTask,
 )
+from agentjobs.sandbox.slots import MAX_SERVICES, service_slots
 from agentjobs.workspace.checkout import Checkout
 
 DIRECTORY = "environment"
-MAX_SERVICES = 8
-# After the slots of jobs: one for setup, one for images.
-_FIRST_SERVICE_SLOT = 2
 _MAX_SERVICE_LOG_BYTES = 64 * 1024
 _RESERVED_PORTS = (GATEWAY_PORT, PROXY_PORT)
 
@@ -227,10 +225,10 @@ def _service_tasks(
     services = environment.definition.services[:MAX_SERVICES]
     if services:
         directory.mkdir(mode=0o755, exist_ok=True)
-    first = run.settings.effective_slots + _FIRST_SERVICE_SLOT + run.slot * MAX_SERVICES
+    slots = service_slots(run.settings.effective_slots, run.slot)
     return [
         _service_task(run, plan, environment, service, directory, slot)
-        for slot, service in enumerate(services, first)
+        for slot, service in zip(slots, services, strict=False)
     ]
 
 
