@@ -28,6 +28,7 @@ from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.environment import RunEnvironment
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.outbound.egress.egress import PROXY_PORT
+from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import (
     Layer,
     RootImage,
@@ -226,8 +227,10 @@ def _service_tasks(
     if services:
         directory.mkdir(mode=0o755, exist_ok=True)
     slots = service_slots(run.settings.effective_slots, run.slot)
+    # Otherwise a job could use many times what the operator allows.
+    limits = plan.agent.limits.divided(max(len(services), 1))
     return [
-        _service_task(run, plan, environment, service, directory, slot)
+        _service_task(run, plan, environment, service, directory, slot, limits)
         for slot, service in zip(slots, services, strict=False)
     ]
 
@@ -239,6 +242,7 @@ def _service_task(
     service: ServiceDefinition,
     directory: Path,
     slot: int,
+    limits: Limits,
 ) -> ServiceTask:
     uid = run.tools.sandbox.owner_uid(slot)
     own = directory / f"service-{service.name}"
@@ -254,7 +258,7 @@ def _service_task(
         run_dir=own / "run",
         timeout_seconds=plan.timeout_seconds + run.settings.setup_seconds,
         slot=slot,
-        limits=plan.agent.limits,
+        limits=limits,
         layers=root_layers(image, own / "root"),
         image=root_image(image, environment.registries),
         owner=run.owner(f"service-{service.name}"),
