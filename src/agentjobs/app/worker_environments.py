@@ -3,8 +3,6 @@
 import logging
 from pathlib import Path
 
-import aiohttp
-
 from agentjobs.agents.declarations import agent_limits
 from agentjobs.environments.build import BuildTools
 from agentjobs.environments.images.images import Images
@@ -30,7 +28,6 @@ async def environments_of(
     sandbox: Sandbox,
     workspaces: Workspaces,
     mirrors: Mirrors,
-    http: aiohttp.ClientSession,
     allowed: AllowList,
     certificates: Path | None,
 ) -> WorkerEnvironments | None:
@@ -64,7 +61,7 @@ async def environments_of(
         snapshots=Snapshots(directory / SNAPSHOTS, session),
         setup=SetupRunner(sandbox, workspaces, certificates),
         allowed=allowed,
-        http=http,
+        ca_file=settings.ca_file,
         slots=build_slots(slots),
         setup_seconds=settings.setup_seconds,
         limits=agent_limits(settings, {}),

@@ -7,8 +7,6 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-import aiohttp
-
 from agentjobs.clock import now_ms
 from agentjobs.environments.build_log import BuildLog
 from agentjobs.environments.builds import Finished
@@ -52,7 +50,7 @@ class BuildTools:
     snapshots: Snapshots
     setup: SetupRunner
     allowed: AllowList
-    http: aiohttp.ClientSession
+    ca_file: str
     slots: Sequence[int]
     setup_seconds: float
     limits: Limits
@@ -112,7 +110,7 @@ async def _run_setup(
     def note(line: str) -> None:
         log.note(f"network: {line}")
 
-    async with open_setup_network(task.access, tools.allowed, tools.http, note) as network:
+    async with open_setup_network(task.access, tools.allowed, tools.ca_file, note) as network:
         setup = SetupTask(
             organization_id=task.organization_id,
             repo_id=task.repo_id,

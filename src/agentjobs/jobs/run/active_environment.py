@@ -110,7 +110,9 @@ async def open_environment(
     def note(line: str) -> None:
         run.log.note(f"network: {line}")
 
-    async with open_broker(environment.brokered, run.tools.session, note) as broker_ports:
+    async with open_broker(
+        environment.brokered, run.tools.allowed, run.settings.ca_file, note
+    ) as broker_ports:
         tasks = _service_tasks(run, plan, environment, directory)
         numbers = (*_RESERVED_PORTS, *(port.number for port in broker_ports))
         async with _services(run, tasks, numbers) as services:
