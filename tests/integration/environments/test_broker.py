@@ -7,6 +7,7 @@ import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -162,6 +163,19 @@ async def test_a_host_that_repeats_the_credential_does_not_reveal_it(
         assert (text[size:], headers["X-Echo"]) == (2 * masked, masked)
         assert int(headers["Content-Length"]) == len(text)
         assert "Set-Cookie" not in headers
+
+
+async def test_the_credential_is_masked_however_the_host_escapes_it(tmp_path: Path) -> None:
+    forms = [quote(SECRET), quote(SECRET, safe="").lower(), SECRET.replace("/", "\\/")]
+
+    async def repeat(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text="\n".join(forms), headers={"Location": f"/?token={forms[0]}"})
+
+    async with broker_harness(repeat, tmp_path) as harness:
+        _, text, headers = await harness.send("/")
+
+        assert text.splitlines() == ["*" * len(form) for form in forms]
+        assert headers["Location"].endswith("*" * len(forms[0]))
 
 
 async def test_a_password_is_masked_in_its_decoded_form_too(tmp_path: Path) -> None:
