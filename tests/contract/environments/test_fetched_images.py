@@ -31,7 +31,7 @@ async def test_every_fetch_without_a_build_trims_the_cache(
     harness = ImagesHarness(tmp_path / "environments", [registry.name])
     snapshots = Snapshots(harness.directory / "snapshots", harness.session)
     tools: Any = SimpleNamespace(
-        images=harness.images, snapshots=snapshots, session=harness.session
+        images=harness.images, snapshots=snapshots, session=harness.session, slots=(0, 1)
     )
     environments = WorkerEnvironments(database, harness.directory, tools, cache_max_bytes=1)
     run: Any = SimpleNamespace(
