@@ -38,6 +38,7 @@ _DEFAULT_SHARES = 1024
 _NO_QUOTA = -1
 _THIS_THREAD = 0
 _NANOSECONDS = 1_000_000_000
+_FULL_FRACTION = 0.9
 
 
 class CgroupV1:
@@ -92,12 +93,19 @@ class CgroupV1:
             self._has_low_share = True
             self._lower_cpu_share()
         memory, cpu_time = self.directories[MEMORY], self.directories[CPU_TIME]
-        if self._limits.memory_bytes and read_number(memory / "memory.oom_control", "oom_kill"):
+        if self._limits.memory_bytes and self._has_exceeded_memory(memory):
             return self._limits.memory_text
         used = int((cpu_time / "cpuacct.usage").read_text()) / _NANOSECONDS
         if self._limits.cpu_seconds and used >= self._limits.cpu_seconds:
             return self._limits.cpu_text
         return None
+
+    def _has_exceeded_memory(self, memory: Path) -> bool:
+        """The kernel also kills processes of a sandbox far below its limit, for the machine's."""
+        if not read_number(memory / "memory.oom_control", "oom_kill"):
+            return False
+        most = int((memory / "memory.max_usage_in_bytes").read_text())
+        return most > self._limits.memory_bytes * _FULL_FRACTION
 
     def stop(self) -> None:
         pass

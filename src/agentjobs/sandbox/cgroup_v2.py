@@ -81,7 +81,9 @@ class CgroupV2:
         if not self._has_low_share:
             self._has_low_share = True
             self._lower_cpu_share()
-        if self._limits.memory_bytes and read_number(self.path / "memory.events", "oom_kill"):
+        # Without `oom`, the machine had no memory left, and the limit was not reached.
+        events = self.path / "memory.events"
+        if self._limits.memory_bytes and all(read_number(events, n) for n in ("oom_kill", "oom")):
             return self._limits.memory_text
         used = read_number(self.path / "cpu.stat", "usage_usec") / _MICROSECONDS
         if self._limits.cpu_seconds and used >= self._limits.cpu_seconds:

@@ -164,6 +164,13 @@ def test_an_oom_kill_is_reported_as_the_memory_limit(tree: Tree) -> None:
     assert cgroup.exceeded_limit() == "4 GiB of memory"
 
 
+def test_an_oom_kill_below_the_memory_limit_is_that_of_the_machine(tree: Tree) -> None:
+    cgroup = CgroupsV2(tree.root).create(Limits())
+    (cgroup.path / "cpu.stat").write_text("usage_usec 12\nuser_usec 5\n")
+    (cgroup.path / "memory.events").write_text("low 0\nmax 7\noom 0\noom_kill 3\n")
+    assert cgroup.exceeded_limit() is None
+
+
 def test_cpu_time_is_read_from_the_kernel(tree: Tree) -> None:
     cgroup = CgroupsV2(tree.root).create(Limits(memory_bytes=0, cpu_seconds=60))
     (cgroup.path / "cpu.stat").write_text("usage_usec 59999999\n")

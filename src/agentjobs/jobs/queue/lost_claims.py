@@ -14,6 +14,8 @@ MAX_LOST_IN_PREPARATION = 10
 MAX_CUT_OFF_MS = DAY_MS
 # A pod that a cluster evicts at once must not be created for ever.
 MAX_LOST_SANDBOXES = 20
+# For how long a job is requeued anyway if the machines of its workers are exhausted.
+MIN_EXHAUSTED_MS = DAY_MS // 24
 # An agent that ends its workers must not do so for ever.
 MAX_ADOPTIONS = 10
 # How a claim ended; only those of workers count as lost workers.

@@ -17,7 +17,7 @@ from agentjobs.jobs.run.checks import run_checks
 from agentjobs.jobs.run.commit import commit_changes
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
-from agentjobs.jobs.run.disk_space import retry_for_space
+from agentjobs.jobs.run.disk_space import retry_while_exhausted
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.jobs.run.environment import RunEnvironment, choose_environment
 from agentjobs.jobs.run.failures import outcome_of
@@ -111,12 +111,14 @@ async def _propose(
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.
-        commit = await retry_for_space(
+        commit = await retry_while_exhausted(
             lambda: commit_changes(run, plan, checkout, text, attribution), run
         )
         run.change = FinishedWork(base, commit)
         await fix.verify(commit)
-        verification = await run_checks(run, plan, checkout, active)
+        verification = await retry_while_exhausted(
+            lambda: run_checks(run, plan, checkout, active), run
+        )
     run.finished_work = run.change
 
     async def publish() -> Completed:

@@ -1,0 +1,90 @@
+"""What the machine ran short of while a command failed, as opposed to the limits of the command."""
+
+import errno
+import os
+import re
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentjobs.sandbox.cgroup_files import mounted_directories, own_memberships, read_number
+
+_NO_PROCESSES = "the machine has no processes left"
+_NO_MEMORY = "the machine has no memory left, and its kernel killed processes"
+# With more than this fraction in use, starting a process may have failed.
+_SCARCE_FRACTION = 0.9
+_KILLED = 128 + signal.SIGKILL
+_ERRORS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+_TEXTS = re.compile(
+    "Resource temporarily unavailable|Cannot allocate memory|Too many open files|Cannot fork"
+    # The limits of user.max_*_namespaces.
+    "|Creating new namespace failed: No space left on device"
+)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether this process could not get a process, a thread, memory or a descriptor."""
+    is_of_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    is_number = isinstance(error, OSError) and error.errno in _ERRORS
+    return is_number or is_of_thread or isinstance(error, MemoryError)
+
+
+def reports_shortage(message: str) -> bool:
+    return _TEXTS.search(message) is not None
+
+
+class HostShortage:
+    """Begins with a command. `reason` is what the machine ran short of since then.
+
+    `uid` is the user whose processes the kernel counts for the command, and `max_processes` how
+    many this user may have; 0 for the limit of the service.
+    """
+
+    def __init__(self, uid: int, max_processes: int, proc: Path = Path("/proc")) -> None:
+        self._uid = uid
+        self._max_processes = max_processes or resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        self._proc = proc
+        self._oom_kills = self._count_oom_kills()
+        self._refusals = dict(self._count_refusals())
+
+    def reason(self, exit_code: int) -> str | None:
+        """Call it in a thread, when no process of the command is alive."""
+        if exit_code == _KILLED and self._count_oom_kills() > self._oom_kills:
+            return _NO_MEMORY
+        if any(count > self._refusals.get(file, count) for file, count in self._count_refusals()):
+            return _NO_PROCESSES
+        tasks = int((self._proc / "loadavg").read_text().split()[3].partition("/")[2])
+        kernel = self._proc / "sys/kernel"
+        limits = (int((kernel / name).read_text()) for name in ("pid_max", "threads-max"))
+        if tasks > min(limits) * _SCARCE_FRACTION:
+            return _NO_PROCESSES
+        # Root is exempt from the limit, and no limit is a negative number.
+        if self._uid and 0 < self._max_processes * _SCARCE_FRACTION < self._tasks_of_user():
+            return f"others use the processes of the user {self._uid}"
+        return None
+
+    def _count_oom_kills(self) -> int:
+        return read_number(self._proc / "vmstat", "oom_kill")
+
+    def _count_refusals(self) -> Iterator[tuple[Path, int]]:
+        """How often a cgroup that this service is in had no process left."""
+        for controllers, path in own_memberships(self._proc):
+            kind = {"": "cgroup2", "pids": "cgroup"}.get(controllers, "none")
+            for directory, _ in mounted_directories(self._proc, kind, path):
+                for level in (directory, *directory.parents):
+                    # Without `.local`, newer kernels add what the sandboxes below it were refused.
+                    files = (level / "pids.events.local", level / "pids.events")
+                    if (file := next(filter(Path.exists, files), None)) is not None:
+                        yield file, read_number(file, "max")
+
+    def _tasks_of_user(self) -> int:
+        """Threads count too: each has a directory."""
+        tasks = 0
+        for entry in filter(lambda entry: entry.name.isdigit(), os.scandir(self._proc)):
+            try:
+                if entry.stat().st_uid == self._uid:
+                    tasks += Path(entry.path, "task").stat().st_nlink - 2
+            except OSError:
+                continue  # it has ended
+        return tasks
