@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.forges.http.responses import ApiError
 from agentjobs.forges.protocol import ForgeError, ForgeFault
-from agentjobs.git.process import GitError
+from agentjobs.git.process import GitError, GitTimeout
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.outcomes import (
     Abandoned,
@@ -159,6 +160,7 @@ NO_PROCESS = "Resource temporarily unavailable"
         RuntimeError("can't start new thread"),
         GitError(("commit",), 128, f"fatal: fork failed: {NO_PROCESS}"),
         _wrapped(GitError(("fetch",), 128, f"fatal: cannot fork() for index-pack: {NO_PROCESS}")),
+        GitError(("add",), -signal.SIGKILL, ""),
         HostExhausted("the machine has no processes left"),
     ],
 )
@@ -175,6 +177,8 @@ def test_a_machine_without_processes_or_memory_is_not_the_jobs_fault(error: Exce
         JobFailed("agent_failed", "sh: 1: Cannot fork"),
         GitError(("fetch",), 128, f"remote: fatal: fork failed: {NO_PROCESS}\nfatal: early EOF"),
         GitError(("fetch",), 128, "fatal: Out of memory, malloc failed"),
+        GitTimeout(("add",), -signal.SIGKILL, "timed out after 120 s"),
+        EnvironmentFailed("The setup failed. Its last lines:\ncp: No space left on device"),
     ],
 )
 def test_what_an_agent_or_a_remote_writes_is_not_believed(error: Exception) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import re
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.free_space import NO_SPACE, FreeSpace
-from agentjobs.git.process import GitError, reports_lack_of_space
+from agentjobs.git.process import GitError, GitTimeout, reports_lack_of_space
 from agentjobs.jobs.outcomes import JobFailed, LimitExceeded
 from agentjobs.jobs.run.context import RunContext
 from agentjobs.sandbox.host_shortage import is_shortage
@@ -31,6 +33,8 @@ def is_lack_of_space(error: BaseException, run: RunContext) -> bool:
 
 def is_host_exhausted(error: BaseException) -> bool:
     """Whether the worker's machine had no process, memory or descriptor left."""
+    if isinstance(error, GitError) and error.exit_code == -signal.SIGKILL:
+        return not isinstance(error, GitTimeout)
     return any(
         is_shortage(cause)
         or isinstance(cause, HostExhausted)
@@ -58,8 +62,8 @@ def _reports_lack_of_space(error: BaseException) -> bool:
     """The error, or one of those that it was raised for."""
     for each in _chain(error):
         is_number = isinstance(each, OSError) and each.errno in NO_SPACE
-        # A job's failure may quote the agent, whose own directories in memory may be full.
-        is_own_text = not isinstance(each, JobFailed)
+        # These quote the agent or the setup, whose own directories in memory may be full.
+        is_own_text = not isinstance(each, JobFailed | EnvironmentFailed)
         if is_number or (is_own_text and reports_lack_of_space(str(each))):
             return True
     return False
