@@ -1,6 +1,8 @@
 """A machine without processes is not the failure of the command, whose own limits are."""
 
+import errno
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.sandbox import bwrap_command
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs.sandbox.host_shortage import HostShortage
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import HostExhausted, SandboxLost
 from tests.support.sandbox import SandboxHarness, eventually, processes_with, unused_uid_base
@@ -25,9 +29,7 @@ def harness(tmp_path: Path) -> SandboxHarness:
 
 
 @contextmanager
-def processes_of_user(uid: int, count: int) -> Iterator[None]:
-    """Such as the agents of another service on this machine."""
-    command = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", "sleep", "60"]
+def running(command: list[str], count: int) -> Iterator[None]:
     started = [subprocess.Popen(command) for _ in range(count)]
     try:
         yield
@@ -44,9 +46,49 @@ async def test_a_command_whose_user_has_no_process_left_is_to_be_run_again(
 ) -> None:
     uid = harness.sandbox.owner_uid(0)
     assert uid is not None
-    with processes_of_user(uid, LIMITS.processes - left), pytest.raises(HostExhausted):
+    # Such as the agents of another service on this machine.
+    others = ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", "sleep", "60"]
+    with running(others, LIMITS.processes - left), pytest.raises(HostExhausted):
         await harness.shell(_FORK, limits=LIMITS)
     assert (await harness.shell(_FORK, limits=LIMITS)).last_lines == "forked"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root is exempt from the limit")
+async def test_a_command_is_to_be_run_again_when_the_user_of_the_service_has_no_process_left(
+    harness: SandboxHarness,
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NPROC)
+    await harness.shell("true")
+    with running(["sleep", "60"], 60):
+        in_use = HostShortage(os.geteuid(), 0)._tasks_of_user()
+        # bwrap has two processes, the shell is the third.
+        resource.setrlimit(resource.RLIMIT_NPROC, (in_use + 3, limits[1]))
+        try:
+            with pytest.raises(HostExhausted):
+                await harness.shell(_FORK)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NPROC, limits)
+    assert (await harness.shell(_FORK)).last_lines == "forked"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+        RuntimeError("can't start new thread"),
+    ],
+)
+async def test_a_sandbox_that_the_worker_cannot_start_is_to_be_run_again(
+    harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bwrap_command.subprocess, "Popen", fail)
+        with pytest.raises(HostExhausted, match="did not start"):
+            await harness.shell("true")
+    assert (await harness.shell(_FORK)).last_lines == "forked"
 
 
 async def test_a_command_that_takes_all_its_processes_fails_by_itself(
