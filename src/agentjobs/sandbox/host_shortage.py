@@ -1,6 +1,8 @@
 """What the machine ran short of while a command failed, as opposed to the limits of the command."""
 
+import contextlib
 import errno
+import itertools
 import os
 import re
 import resource
@@ -14,6 +16,7 @@ _NO_PROCESSES = "the machine has no processes left"
 _NO_MEMORY = "the machine has no memory left, and its kernel killed processes"
 # With more than this fraction in use, starting a process may have failed.
 _SCARCE_FRACTION = 0.9
+_VMSTAT = "vmstat"
 _KILLED = 128 + signal.SIGKILL
 _ERRORS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _TEXTS = re.compile(
@@ -45,38 +48,45 @@ class HostShortage:
         self._uid = uid
         self._max_processes = max_processes or resource.getrlimit(resource.RLIMIT_NPROC)[0]
         self._proc = proc
-        self._oom_kills = self._count_oom_kills()
-        self._refusals = dict(self._count_refusals())
+        self._counters_before = self._counters()
 
     def reason(self, exit_code: int) -> str | None:
         """Call it in a thread, when no process of the command is alive."""
-        if exit_code == _KILLED and self._count_oom_kills() > self._oom_kills:
+        before = self._counters_before
+        grown = {file.name for file, n in self._counters().items() if n > before.get(file, n)}
+        if grown - {_VMSTAT}:
+            return _NO_PROCESSES
+        if grown and exit_code == _KILLED:
             return _NO_MEMORY
-        if any(count > self._refusals.get(file, count) for file, count in self._count_refusals()):
-            return _NO_PROCESSES
-        tasks = int((self._proc / "loadavg").read_text().split()[3].partition("/")[2])
-        kernel = self._proc / "sys/kernel"
-        limits = (int((kernel / name).read_text()) for name in ("pid_max", "threads-max"))
-        if tasks > min(limits) * _SCARCE_FRACTION:
-            return _NO_PROCESSES
+        # A container may show nothing but processes.
+        with contextlib.suppress(OSError):
+            tasks = int((self._proc / "loadavg").read_text().split()[3].partition("/")[2])
+            kernel = self._proc / "sys/kernel"
+            limits = (int((kernel / name).read_text()) for name in ("pid_max", "threads-max"))
+            if tasks > min(limits) * _SCARCE_FRACTION:
+                return _NO_PROCESSES
         # Root is exempt from the limit, and no limit is a negative number.
         if self._uid and 0 < self._max_processes * _SCARCE_FRACTION < self._tasks_of_user():
             return f"others use the processes of the user {self._uid}"
         return None
 
-    def _count_oom_kills(self) -> int:
-        return read_number(self._proc / "vmstat", "oom_kill")
+    def _counters(self) -> dict[Path, int]:
+        """How often the kernel killed a process for want of memory, and refused a new one to a
+        cgroup that this service is in."""
+        counters: dict[Path, int] = {}
+        with contextlib.suppress(OSError):
+            counters[self._proc / _VMSTAT] = read_number(self._proc / _VMSTAT, "oom_kill")
+            counters |= {file: read_number(file, "max") for file in self._pids_events()}
+        return counters
 
-    def _count_refusals(self) -> Iterator[tuple[Path, int]]:
-        """How often a cgroup that this service is in had no process left."""
+    def _pids_events(self) -> Iterator[Path]:
         for controllers, path in own_memberships(self._proc):
             kind = {"": "cgroup2", "pids": "cgroup"}.get(controllers, "none")
             for directory, _ in mounted_directories(self._proc, kind, path):
                 for level in (directory, *directory.parents):
                     # Without `.local`, newer kernels add what the sandboxes below it were refused.
                     files = (level / "pids.events.local", level / "pids.events")
-                    if (file := next(filter(Path.exists, files), None)) is not None:
-                        yield file, read_number(file, "max")
+                    yield from itertools.islice(filter(Path.exists, files), 1)
 
     def _tasks_of_user(self) -> int:
         """Threads count too: each has a directory."""

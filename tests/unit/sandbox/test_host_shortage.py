@@ -34,6 +34,10 @@ def test_a_machine_with_enough_of_everything_is_short_of_nothing(proc: Path) -> 
     assert HostShortage(900_000, 64, proc).reason(KILLED) is None
 
 
+def test_nothing_is_known_where_a_container_shows_only_processes(tmp_path: Path) -> None:
+    assert HostShortage(900_000, 64, tmp_path).reason(KILLED) is None
+
+
 @pytest.mark.parametrize("limit", ["pid_max", "threads-max"])
 def test_a_machine_without_processes_is_short(proc: Path, limit: str) -> None:
     shortage = HostShortage(900_000, 64, proc)
