@@ -25,7 +25,7 @@ from agentjobs.sandbox.cgroup_files import (
     sandbox_name,
     write_number,
 )
-from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.limits import NO_HOST_MEMORY, Limits
 
 if TYPE_CHECKING:
     from agentjobs.sandbox.cgroup import Cgroup
@@ -93,19 +93,14 @@ class CgroupV1:
             self._has_low_share = True
             self._lower_cpu_share()
         memory, cpu_time = self.directories[MEMORY], self.directories[CPU_TIME]
-        if self._limits.memory_bytes and self._has_exceeded_memory(memory):
-            return self._limits.memory_text
+        if self._limits.memory_bytes and read_number(memory / "memory.oom_control", "oom_kill"):
+            most = int((memory / "memory.max_usage_in_bytes").read_text())
+            is_own = most > self._limits.memory_bytes * _FULL_FRACTION
+            return self._limits.memory_text if is_own else NO_HOST_MEMORY
         used = int((cpu_time / "cpuacct.usage").read_text()) / _NANOSECONDS
         if self._limits.cpu_seconds and used >= self._limits.cpu_seconds:
             return self._limits.cpu_text
         return None
-
-    def _has_exceeded_memory(self, memory: Path) -> bool:
-        """The kernel also kills processes of a sandbox far below its limit, for the machine's."""
-        if not read_number(memory / "memory.oom_control", "oom_kill"):
-            return False
-        most = int((memory / "memory.max_usage_in_bytes").read_text())
-        return most > self._limits.memory_bytes * _FULL_FRACTION
 
     def stop(self) -> None:
         pass

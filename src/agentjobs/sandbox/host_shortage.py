@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentjobs.sandbox.cgroup_files import mounted_directories, own_memberships, read_number
+from agentjobs.sandbox.limits import NO_HOST_MEMORY
 
 _NO_PROCESSES = "the machine has no processes left"
-_NO_MEMORY = "the machine has no memory left, and its kernel killed processes"
 # With more than this fraction in use, starting a process may have failed.
 _SCARCE_FRACTION = 0.9
 _VMSTAT = "vmstat"
@@ -51,13 +51,16 @@ class HostShortage:
         self._counters_before = self._counters()
 
     def reason(self, exit_code: int) -> str | None:
-        """Call it in a thread, when no process of the command is alive."""
+        """Call it in a thread, when no process of the command is alive.
+
+        `exit_code` is 0 if a cgroup tells whether the kernel killed the command.
+        """
         before = self._counters_before
         grown = {file.name for file, n in self._counters().items() if n > before.get(file, n)}
         if grown - {_VMSTAT}:
             return _NO_PROCESSES
         if grown and exit_code == _KILLED:
-            return _NO_MEMORY
+            return NO_HOST_MEMORY
         # A container may show nothing but processes.
         with contextlib.suppress(OSError):
             tasks = int((self._proc / "loadavg").read_text().split()[3].partition("/")[2])
