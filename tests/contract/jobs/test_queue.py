@@ -532,6 +532,23 @@ async def test_a_lost_sandbox_requeues_a_job_without_an_attempt_up_to_a_limit(
     assert error.message.startswith("The sandbox was lost: the node failed. This was sandbox 20")
 
 
+async def test_a_worker_on_a_starved_machine_claims_with_a_longer_lease(
+    harness: JobHarness,
+) -> None:
+    await harness.job(await harness.organization())
+    claimer = Claimer(harness.context, "wrk_a")
+    claimer.extra_lease_seconds = 30.0
+    (job,) = await claimer.claim(AGENTS, 1)
+    query = "SELECT lease_expires_at FROM jobs WHERE id = :id"
+    row = await harness.db.fetch_one(query, id=job.id)
+    assert row is not None
+    lease_ms = (harness.context.settings.lease_seconds + 30) * 1_000
+    assert row["lease_expires_at"] - job.claimed_at == lease_ms
+    # It is not one from before the clock was set back.
+    assert await rescue_lost_jobs(harness.db, harness.context.settings) == []
+    assert await harness.db.fetch_one(query, id=job.id) == row
+
+
 async def test_a_job_for_which_machines_are_exhausted_is_requeued_for_an_hour(
     harness: JobHarness,
 ) -> None:
