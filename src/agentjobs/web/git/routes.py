@@ -133,6 +133,9 @@ async def _pushing(request: Request, access: GitAccess, body: Body) -> AsyncIter
         except TimeoutError:
             raise _timed_out() from None
         async with changing_repository(context.db, access.repo_id):
+            # Receiving and waiting may have taken minutes: the job may be cancelled by now, the
+            # key revoked or the repository disconnected.
+            (await authorize(request)).check_write()
             yield received
 
 
