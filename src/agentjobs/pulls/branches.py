@@ -89,7 +89,7 @@ async def sweep_branches(db: Database, root: Path, *, only_cancelled: bool = Fal
     rows = await db.fetch_all(
         "SELECT id FROM repos WHERE platform = 'local' AND disconnected_at IS NULL"
         f"{_HAS_CANCELLED if only_cancelled else ''} ORDER BY id",
-        **({"since": await db.clock_ms() - _RECENT_MS} if only_cancelled else {}),
+        since=await db.clock_ms() - _RECENT_MS,
     )
     for row in rows:
         git_dir = path(root, row["id"])
