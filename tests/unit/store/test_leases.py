@@ -28,7 +28,8 @@ async def test_work_stops_when_its_lease_ends_in_an_outage() -> None:
         raise StoreUnavailable("the database is away")
 
     with pytest.raises(ClaimLost):
-        await run_renewing(asyncio.Event().wait(), renew, 0.001, lease_ms=20)
+        async with asyncio.timeout(10):
+            await run_renewing(asyncio.Event().wait(), renew, 0.001, lease_ms=20)
 
 
 async def test_work_stops_when_its_lease_ends_while_the_store_hangs() -> None:
@@ -36,7 +37,8 @@ async def test_work_stops_when_its_lease_ends_while_the_store_hangs() -> None:
         return await asyncio.Event().wait()
 
     with pytest.raises(ClaimLost):
-        await run_renewing(asyncio.Event().wait(), renew, 0.001, lease_ms=20)
+        async with asyncio.timeout(10):
+            await run_renewing(asyncio.Event().wait(), renew, 0.001, lease_ms=20)
 
 
 async def test_a_timeout_of_the_work_is_an_error_of_the_work() -> None:
