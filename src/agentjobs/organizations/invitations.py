@@ -15,6 +15,8 @@ from agentjobs.organizations.memberships import (
     insert_membership,
     lock_organization,
 )
+from agentjobs.organizations.passwords import check_password
+from agentjobs.organizations.throttle import Attempt, count_attempt, uncount_attempt
 from agentjobs.organizations.tokens import new_token, token_hash
 from agentjobs.organizations.users import (
     ADMINISTRATOR,
@@ -105,8 +107,14 @@ async def accept_invitation(db: Database, token: str, user: User) -> Invitation:
 async def accept_as_new_user(db: Database, token: str, *, name: str, password: str) -> User:
     """Accept the invitation and create the account that it needs."""
     invitation = await find_invitation(db, token)
+    check_password(password, invitation.email)
+    # Before hashing, which many requests with the same link would keep busy for everybody.
+    attempt = Attempt(token, audit.current_actor().address)
+    await count_attempt(db, attempt)
     new = await new_user(invitation.email, name=name, password=password)
-    return await join_as_new_user(db, token, new)
+    user = await join_as_new_user(db, token, new)
+    await db.transact(uncount_attempt, attempt)
+    return user
 
 
 async def join_as_new_user(db: Database, token: str, new: NewUser) -> User:

@@ -26,6 +26,7 @@ from agentjobs.organizations.operators import add_operator, remove_operator
 from agentjobs.organizations.removal import close_organization
 from agentjobs.organizations.sessions import find_viewer
 from agentjobs.organizations.sign_in import sign_in_with_password
+from agentjobs.organizations.throttle import MAX_PER_PAIR, Attempt, count_attempt
 from agentjobs.organizations.users import User, create_user, find_user
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
@@ -146,6 +147,21 @@ async def test_an_invitation_expires_after_seven_days(database: Database) -> Non
     assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
     assert await problem_of(accept_invitation(database, token, ada)) == "invitation_not_valid"
     assert await list_invitations(database, acme) == []
+
+
+async def test_many_requests_with_one_invitation_do_not_keep_the_hashing_of_passwords_busy(
+    database: Database,
+) -> None:
+    acme = await organization(database, "acme")
+    _, token = await invite(database, acme, "ada@example.com", "viewer")
+    with acting_as(Actor("service", "agentjobs", address="192.0.2.1")):
+        for _ in range(MAX_PER_PAIR):
+            await count_attempt(database, Attempt(token, "192.0.2.1"))
+        accepting = accept_as_new_user(database, token, name="", password=PASSWORD)
+        assert await problem_of(accepting) == "too_many_attempts"
+    with acting_as(Actor("service", "agentjobs", address="198.51.100.1")):
+        user = await accept_as_new_user(database, token, name="", password=PASSWORD)
+    assert user.email == "ada@example.com"
 
 
 @pytest.mark.parametrize("ending", ["demoted", "removed", "deleted"])
