@@ -121,7 +121,9 @@ class Redactor:
         for index, word in enumerate(words):
             if word in self._words:
                 position = start + index * _WORD_BYTES
-                yield from range(max(position - _WORD_STEP + 1, 0), position + 1)
+                for at in range(max(position - _WORD_STEP + 1, 0), position + 1):
+                    if buffer[at : at + FRAGMENT_LENGTH] in self._fragments:
+                        yield at
 
     def _drop(self, buffer: bytes, at: int) -> int:
         """Skip what still belongs to the secret found last."""
