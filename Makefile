@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 # Tests start databases, git and sandboxes beside themselves, and many wait for a timeout.
 JOBS   ?= 4
 PYTEST_ARGS ?=
+# main is what a person waits for, rest is everything else, all is both: tests/support/suites.py.
+SUITE  ?= main
 MINUTES ?= 10
 SEEDS   ?= 1-20
 ENGINE  ?= postgresql
@@ -17,6 +19,10 @@ AGENT_IMAGE ?= localhost/agentjobs-agent:$(shell sed -n 's/^version = "\(.*\)"/\
 IMAGE_ARGS ?=
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
+
+PARTS_main := check run-tests
+PARTS_rest := test-supervisor run-tests
+PARTS_all  := check test-supervisor run-tests
 
 RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
@@ -65,9 +71,9 @@ help: ## Show this list
 demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request, and its webhooks arrive
 	@$(BIN)/agentjobs demo
 
-test: system-test ## Run every test, and the checks beside them
+test: system-test ## Run the checks and the tests that find most faults (SUITE=all: every test)
 	@$(MAKE) --no-print-directory --jobs=2 $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed $(TYPESCRIPT_STAMP) $(SUPERVISOR)
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going check test-supervisor run-tests \
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going $(PARTS_$(SUITE)) \
 		|| { echo "make: a check or a test failed, see above" >&2; exit 1; }
 
 supervisor: $(SUPERVISOR) ## Build the supervisor of agents' pods
@@ -76,7 +82,7 @@ test-supervisor: $(DEV_STAMP)
 	@cd supervisor && $(WITH_GO) go test -count=1 ./...
 
 run-tests:
-	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --suite $(SUITE) $(PYTEST_ARGS)
 
 test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode, mini-swe-agent and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)

@@ -35,7 +35,7 @@ from bench.dashboard_history import (
 )
 from bench.report import verdict
 from bench.server import Serving, running
-from tests.support.local_repository import commit_files, git_output
+from tests.support.git_commands import commit_files, git_output
 
 ROUNDS = 60
 CLIENTS = 4

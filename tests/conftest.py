@@ -1,4 +1,7 @@
-"""Fixtures of every suite: a fresh, migrated database on either engine."""
+"""Fixtures of every suite: a fresh, migrated database on either engine.
+
+The acceptance tests use them too, so they know the program only by its command line.
+"""
 
 import asyncio
 import functools
@@ -7,8 +10,8 @@ import logging
 import os
 import platform
 import shutil
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType
 
@@ -16,19 +19,17 @@ import httpx._transports.default as httpx_transports
 import hypothesis
 import pytest
 
-from agentjobs.logging_setup import LineHandler
-from agentjobs.store.database import Database
-from agentjobs.store.opening import open_database, open_unchecked
+from tests.support import parallel_run, preloaded_cli, suites
 from tests.support.event_loop import TidyLoops
 from tests.support.merged_cases import merge_cases
-from tests.support.parallel_run import (  # noqa: F401 - some are hooks
+from tests.support.parallel_run import (  # noqa: F401 - one is a hook
     make_once,
-    pytest_addoption,
     pytest_runtestloop,
     scope_of,
 )
 from tests.support.paths import NODE_BIN
 from tests.support.postgres import FreshDatabases, PostgresCluster
+from tests.support.suites import pytest_ignore_collect  # noqa: F401 - a hook
 
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("tests", deadline=None)
@@ -56,9 +57,14 @@ def remove_log_handlers() -> Iterator[None]:
     """A service that ran in the process of the tests leaves one, whose stream may be closed."""
     yield
     root = logging.getLogger()
-    if any(isinstance(handler, LineHandler) for handler in root.handlers):
-        root.handlers[:] = [each for each in root.handlers if not isinstance(each, LineHandler)]
+    others = [handler for handler in root.handlers if not _belongs_to_service(handler)]
+    if len(others) < len(root.handlers):
+        root.handlers[:] = others
         root.setLevel(logging.WARNING)
+
+
+def _belongs_to_service(handler: logging.Handler) -> bool:
+    return type(handler).__module__.startswith("agentjobs")
 
 
 def _has_room_in_memory() -> bool:
@@ -83,6 +89,11 @@ _WAITING = (
     *("tests/acceptance/", "tests/browser", "tests/faults/", "tests/hostile/test_"),
     *("tests/integration/sandbox/kubernetes/", "tests/integration/supervisor/"),
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parallel_run.add_option(parser)
+    suites.add_option(parser)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -110,10 +121,10 @@ def pytest_pycollect_makeitem(
     return list(collector._genfunctions(name, merged))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     """Files that wait run beside files that compute, and start before the last tenth of them."""
     scopes: dict[str, list[pytest.Item]] = {}
-    for item in items:
+    for item in suites.select(items, config):
         scopes.setdefault(scope_of(item.nodeid), []).append(item)
     waiting = [scope for scope in scopes if scope.startswith(_WAITING)]
     computing = [scope for scope in scopes if not scope.startswith(_WAITING)]
@@ -219,19 +230,8 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     cluster.drop_database(name)
 
 
-@pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    """It does not listen for changes of other processes, which costs a second connection."""
-    db = await open_unchecked(database_url, listen=False)
-    yield db
-    await db.close()
-
-
 def _migrate(url: str) -> None:
-    async def migrate() -> None:
-        db = await open_database(url, migrate=True)
-        await db.close()
-
-    # In a thread of its own, so that it does not matter whether a loop is set in this one.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, migrate()).result()
+    with tempfile.TemporaryDirectory() as directory:
+        environment = {"PATH": os.environ["PATH"], "AGENTJOBS_DATABASE_URL": url}
+        done = preloaded_cli.run(["migrate", "--data-dir", directory], environment)
+    assert done.returncode == 0, done.stderr

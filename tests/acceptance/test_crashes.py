@@ -3,7 +3,6 @@
 import contextlib
 import json
 import signal
-import sqlite3
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -12,10 +11,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support import sqlite_file
 from tests.support.service import (
     Api,
     Service,
     StartService,
+    StartWorker,
     connected,
     pull_requests,
     sample_repository,
@@ -36,24 +37,21 @@ def freeze(worker: Service, database_url: str) -> None:
     path = database_url.removeprefix("sqlite:///")
     with contextlib.ExitStack() as held:
         if path != database_url:
-            lock = sqlite3.connect(path, isolation_level=None, timeout=30)
-            held.callback(lock.close)
-            lock.execute("BEGIN IMMEDIATE")
+            held.enter_context(sqlite_file.locked(Path(path)))
         worker.signal(signal.SIGSTOP)
         wait_until(worker.is_stopped, "the worker to be stopped")
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_another_worker_takes_over_from_a_killed_one_and_opens_one_pull_request(
-    start: StartService, tmp_path: Path, agent_seconds: str
+    start: StartService, start_worker: StartWorker, tmp_path: Path, agent_seconds: str
 ) -> None:
     serve = start("serve")
-    workers = {"AGENTJOBS_PUBLIC_URL": serve.root_url}
-    first = start("worker", data_dir="first", **workers)
+    first = start_worker(serve, "first")
     api = connected(serve, tmp_path)
     job_id = api.create("acme/shop", "slow-once")
     api.wait_status(job_id, "running")
-    second = start("worker", data_dir="second", **workers)
+    second = start_worker(serve, "second")
     first.kill()
     wait_until(lambda: not agents_alive(agent_seconds), "the killed worker's agent to be gone")
     job = api.wait_status(job_id, "completed", "failed")
@@ -143,10 +141,10 @@ def test_a_drained_worker_requeues_its_job_without_using_an_attempt(
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_worker_that_is_stopping_is_draining_and_jobs_do_not_wait_for_it(
-    start: StartService, tmp_path: Path
+    start: StartService, start_worker: StartWorker, tmp_path: Path
 ) -> None:
     serve = start("serve")
-    worker = start("worker", data_dir="one", AGENTJOBS_PUBLIC_URL=serve.root_url)
+    worker = start_worker(serve)
     api = connected(serve, tmp_path)
     running = api.create("acme/shop", "sleepy")
     api.wait_status(running, "running")
@@ -179,12 +177,14 @@ def test_ctrl_c_drains_like_sigterm(start: StartService, tmp_path: Path) -> None
 
 
 def test_a_worker_paused_beyond_its_lease_runs_the_job_again_and_only_once(
-    start: StartService, tmp_path: Path, agent_seconds: str, database_url: str
+    start: StartService,
+    start_worker: StartWorker,
+    tmp_path: Path,
+    agent_seconds: str,
+    database_url: str,
 ) -> None:
     serve = start("serve")
-    worker = start(
-        "worker", data_dir="one", AGENTJOBS_PUBLIC_URL=serve.root_url, AGENTJOBS_SLOTS="2"
-    )
+    worker = start_worker(serve, AGENTJOBS_SLOTS="2")
     api = connected(serve, tmp_path)
     job_id = api.create("acme/shop", "slow-once")
     api.wait_status(job_id, "running")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.builds import postgres_toolchain
+from tests.support import postgres
 from tests.support.environments import EnvironmentService, environment_service
 from tests.support.package_index import (
     PRIVATE_ADDRESSES,
@@ -151,7 +151,7 @@ def test_a_python_project_with_uv_and_postgresql(
     file = "/shared-1.0-py3-none-any.whl"
     link = f"<a href='{file}#sha256={hashlib.sha256(package).hexdigest()}'>{file[1:]}</a>"
     index.files |= {"/uv": UV.read_bytes(), "/simple/shared/": link.encode(), file: package}
-    binaries = str(postgres_toolchain() / "bin")
+    binaries = str(postgres.installation() / "bin")
     project = {
         ".agentjobs.toml": PYTHON_CONFIGURATION.replace("URL", index.url),
         ".gitignore": ".venv/\n__pycache__/\n",

@@ -145,3 +145,27 @@ def test_a_push_that_changes_a_lock_file_builds_the_environment_again(
         assert (first["id"], second["reason"]) == (job["environment"]["build_id"], "push")
         later, _ = environments.complete("acme/shop", "builder")
         assert later["environment"]["build_id"] == second["id"]
+
+
+def test_long_builds_of_one_organization_do_not_delay_another(
+    service: Service, api: Api, tmp_path: Path
+) -> None:
+    service.admin("orgs", "create", "slow")
+    slow = service.client(service.key("--org", "slow"))
+    waiting = []
+    for name in ("slow/one", "slow/two", "slow/three"):
+        files = {".agentjobs.toml": f'[environment]\nsetup = "exec sleep 600 # {name}"\n'}
+        service.connect(sample_repository(tmp_path / name, files), name, "slow")
+        slow.wait_ready(name)
+        waiting.append(slow.create(name, "looker"))
+    for job_id in waiting:
+        wait_until(
+            lambda: slow.job(job_id)["queue_reason"] == "environment_building",  # noqa: B023 - called at once
+            "its environment to be built",
+        )
+    quick = {".agentjobs.toml": '[environment]\nsetup = "echo two > ~/file"\n', "app.py": "x\n"}
+    service.connect(sample_repository(tmp_path / "quick", quick), "acme/quick")
+    api.wait_ready("acme/quick")
+    job = api.finish("acme/quick", "looker")
+    assert job["environment"]["build_id"], (job, service.log())
+    assert {slow.job(job_id)["status"] for job_id in waiting} == {"queued"}

@@ -1,6 +1,5 @@
 """Follow-ups on the pull request of an earlier job, over HTTP and with real git."""
 
-import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,17 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs.agents.catalog import build_catalog
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.outcomes import Released
-from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.start import start_job
-from agentjobs.settings import load
-from agentjobs.store.opening import open_database
 from tests.acceptance.test_crashes import freeze
-from tests.support.jobs import claim_job
-from tests.support.service import Api, Service, git, pull_requests, sample_repository
+from tests.support.service import Api, Service, git, pull_requests, sample_repository, worker_beside
 
 AGENTS = '''
 [[agents]]
@@ -69,8 +59,9 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     url = f"sqlite:///{directory / 'agentjobs.db'}"
     environment = {"AGENTJOBS_DATABASE_URL": url, "AGENTJOBS_LEASE_SECONDS": "60"}
     serve = start(directory / "serve", "serve", **environment)
-    worker_environment = {**environment, "AGENTJOBS_PUBLIC_URL": serve.root_url}
-    worker = start(directory / "worker", "worker", **worker_environment)
+    (directory / "worker").mkdir()
+    (directory / "worker" / "agentjobs.toml").write_text(AGENTS)
+    worker = worker_beside(serve, directory / "worker", AGENTJOBS_LEASE_SECONDS="60").start()
     serve.connect(sample_repository(directory / "source"), "acme/shop")
     key = serve.key("--git-write")
     api = serve.client(key)
@@ -190,53 +181,6 @@ def test_a_service_killed_during_a_follow_up_adds_exactly_one_commit(
     assert jobs_that_committed(clone, branch) == [first["job_id"], follow_up]
     assert git(clone, "show", f"origin/{branch}:edited.txt") == "changed\nslowly\n"
     assert restarted.stop() == 0
-
-
-def test_a_follow_up_adopts_the_commit_that_its_lost_attempt_pushed(
-    setup: Setup, tmp_path: Path
-) -> None:
-    api = setup.api
-    first = api.finish("acme/shop", "edit")
-    clone = clone_of(setup.serve, setup.key, tmp_path / "clone")
-    with paused_worker(setup):
-        follow_up = follow_up_on(api, first["job_id"])
-        asyncio.run(attempt_until_pushed(setup, clone))
-    second = api.wait_status(follow_up, *ENDED)
-    assert second["status"] == "completed", second
-    assert "adopted" in api.log(follow_up)
-    assert second["pr_url"] == first["pr_url"]
-    branch = branch_of(first)
-    assert jobs_that_committed(clone, branch) == [first["job_id"], follow_up]
-    # A later commit by a person stays the head of the pull request.
-    head = git(clone, "rev-parse", f"origin/{branch}").strip()
-    assert git(clone, "log", "-1", "--format=%s", head).strip() == "By a person"
-    assert head in setup.serve.admin("pulls", "list", "--json")
-
-
-async def attempt_until_pushed(setup: Setup, clone: Path) -> None:
-    """Do what a worker does up to the push, release the job, and push a commit by a person."""
-    settings = load({"AGENTJOBS_DATA_DIR": str(setup.serve.data_dir)})
-    db = await open_database(setup.url, migrate=False)
-    try:
-        context = JobsContext(db, settings, build_catalog(settings))
-        job = await claim_job(context, "wrk_lost", ["edit"])
-        assert job is not None
-        await start_job(db, job, "0" * 40)
-        await asyncio.to_thread(push_as, job, setup.serve, clone)
-        assert await finish_job(db, job, Released())
-    finally:
-        await db.close()
-
-
-def push_as(job: ClaimedJob, serve: Service, clone: Path) -> None:
-    """Push with the job's credential, which is valid for the branch of the earlier job."""
-    host = serve.root_url.removeprefix("http://")
-    address = f"http://job:{job.credential}@{host}/git/default/{job.repo}.git"
-    git(clone, "checkout", "--quiet", job.branch)
-    commit(clone, f"Found again\n\nAs it was.\n\nJob: {job.id}\nAgent: {job.agent}\n")
-    git(clone, "push", "--quiet", address, f"HEAD:refs/heads/{job.branch}")
-    commit(clone, "By a person")
-    git(clone, "push", "--quiet", "origin", f"HEAD:refs/heads/{job.branch}")
 
 
 def commit(clone: Path, message: str) -> None:

@@ -2,10 +2,10 @@
 says what to do."""
 
 import json
-import sqlite3
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -245,7 +245,7 @@ def test_a_service_killed_while_opening_opens_one_pull_request(
 
 
 def test_a_merge_is_known_and_audited_although_the_service_was_killed(
-    polling: ConnectedService,
+    polling: ConnectedService, tmp_path: Path
 ) -> None:
     platform = polling.platforms["gitea"]
     job = polling.wait_completed(polling.start(platform))
@@ -261,9 +261,10 @@ def test_a_merge_is_known_and_audited_although_the_service_was_killed(
         assert isinstance(merging.exception(), httpx.TransportError)
     polling.restart()
     polling.wait_pull_state(job["job_id"], "merged")
-    with closing(sqlite3.connect(polling.service.data_dir / "agentjobs.db")) as db:
-        rows = db.execute("SELECT action, actor FROM audit_log WHERE action LIKE 'pull.%'")
-        assert rows.fetchall() == [("pull.merge_requested", "merger")]
+    entries = [entry for entry in audit_log(polling, tmp_path) if "pull." in entry["action"]]
+    assert [(entry["action"], entry["actor"]) for entry in entries] == [
+        ("pull.merge_requested", "merger")
+    ]
 
 
 def connection(connected: ConnectedService, name: str) -> dict[str, Any]:
@@ -272,7 +273,14 @@ def connection(connected: ConnectedService, name: str) -> dict[str, Any]:
 
 
 def sync_error_of(connected: ConnectedService, full_name: str) -> str:
-    """The sync error of the repository."""
-    with closing(sqlite3.connect(connected.service.data_dir / "agentjobs.db")) as db:
-        rows = db.execute("SELECT sync_error FROM repos WHERE full_name = ?", (full_name,))
-        return rows.fetchone()[0] or ""
+    repo = connected.repo(full_name)
+    return "" if repo is None else repo["sync_error"] or ""
+
+
+def audit_log(connected: ConnectedService, directory: Path) -> list[dict[str, Any]]:
+    """As in the export of the organization."""
+    archive = directory / "export.zip"
+    connected.service.admin("orgs", "export", "default", "--output", str(archive))
+    with zipfile.ZipFile(archive) as opened:
+        (name,) = (name for name in opened.namelist() if "audit_log" in name)
+        return [json.loads(line) for line in opened.read(name).splitlines()]

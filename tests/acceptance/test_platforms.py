@@ -2,14 +2,13 @@
 requests, hooks, comments, tickets, and no leaked secrets."""
 
 import base64
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from functools import partial
 from typing import Any
 
 import pytest
 
+from tests.support import sqlite_file
 from tests.support.connected_service import (
     ConnectedService,
     open_connected_service,
@@ -31,6 +30,8 @@ AUTHORS = {
     "gitlab": "Agentjobs-Bot <agentjobs-bot@example.com>",
     "gitea": "agentjobs-bot <agentjobs-bot@example.com>",
 }
+# Where `stored_content` found something.
+DATABASE = "the database"
 
 
 @pytest.fixture(scope="module")
@@ -246,10 +247,7 @@ def test_a_comment_by_a_writer_starts_a_follow_up(
     last = platform.comment(number, reply.author, f"@agentjobs again\n{reply.text}")
     if platform.kind == "github-app":
         last = platform.comment(number, reply.author, "@agentjobs again")
-    platform.tell("comment", number)
-    wait_until(
-        lambda: last_read_comment(connected, platform, number) == last.id, "all comments to be read"
-    )
+    platform.wait_for_reading_comments(number)
     assert len(connected.jobs(full_name)) == before + 1
     assert platform.pull(number).comments[-1] is last
 
@@ -270,11 +268,8 @@ def test_a_comment_on_a_line_starts_a_follow_up_that_names_the_line(
     assert "About edited.txt, line 1:\nexplain it" in prompt
     assert follow_up["job_id"] in platform.pull(number).comments[-1].text
     platform.tell("review", number)
-    last = platform.comment(number, WRITER, "Thank you.")
-    platform.tell("comment", number)
-    wait_until(
-        lambda: last_read_comment(connected, platform, number) == last.id, "all comments to be read"
-    )
+    platform.comment(number, WRITER, "Thank you.")
+    platform.wait_for_reading_comments(number)
     assert len(connected.jobs(full_name)) == before + 1
 
 
@@ -330,20 +325,10 @@ def test_a_pull_request_is_merged_over_the_api_where_it_is_hosted(
 def is_signed(platform: LivePlatform, branch: str) -> bool:
     """By GitHub itself, or with a key of the account."""
     keys = [key["key"] for key in platform.server.state.ssh_keys]
-    if isinstance(platform.server, GitHubServer) and platform.server.signing_key:
-        keys.append(platform.server.signing_key.public_text)
+    if isinstance(platform.server, GitHubServer):
+        keys.append(platform.server.signing_public_key)
     directory = platform.server.git.directory(platform.shop)
     return verify_commit(directory, branch, *(f"x {key}" for key in keys)).returncode == 0
-
-
-def last_read_comment(connected: ConnectedService, platform: LivePlatform, number: int) -> int:
-    with closing(sqlite3.connect(connected.service.data_dir / "agentjobs.db")) as db:
-        rows = db.execute(
-            "SELECT p.comment_seen FROM pulls p JOIN repos r ON r.id = p.repo_id"
-            " WHERE r.full_name = ? AND p.number = ?",
-            (platform.shop.full_name, number),
-        )
-        return int(rows.fetchone()[0])
 
 
 def test_another_organization_sees_nothing_and_its_hooks_have_no_effect(
@@ -385,8 +370,10 @@ def test_secrets_are_stored_only_encrypted(
     # The beginning of the signing key in every encoding of it.
     forms |= {b"OPENSSH PRIVATE KEY", b"b3BlbnNzaC1rZXktdjEA"}
     stored = list(stored_content(connected))
-    # The search includes the tables that store credentials.
-    assert {"forge_connections", "trackers"} <= {location for location, _ in stored}
+    # The search includes the database, where the addresses beside the credentials are readable.
+    (database,) = (content for location, content in stored if location == DATABASE)
+    for platform in connected.platforms.values():
+        assert platform.server.url.encode() in database
     for location, content in stored:
         assert not [form for form in forms if form in content], location
     for platform in connected.platforms.values():
@@ -402,10 +389,12 @@ def found_by_thief(log: str) -> set[str]:
 
 
 def encodings(secret: str) -> Iterator[bytes]:
-    """The secret itself, and as base64 in git's authorization header."""
-    yield secret.encode()
-    for user in ("x-access-token", "oauth2", "agentjobs-bot"):
-        yield base64.b64encode(f"{user}:{secret}".encode())
+    """The secret itself, and as base64 in git's authorization header; also in hexadecimal."""
+    users = ("x-access-token", "oauth2", "agentjobs-bot")
+    headers = [base64.b64encode(f"{user}:{secret}".encode()) for user in users]
+    for form in (secret.encode(), *headers):
+        yield form
+        yield form.hex().upper().encode()
 
 
 def stored_content(connected: ConnectedService) -> Iterator[tuple[str, bytes]]:
@@ -413,15 +402,7 @@ def stored_content(connected: ConnectedService) -> Iterator[tuple[str, bytes]]:
     for path in data_dir.rglob("*"):
         if path.is_file() and not path.is_symlink():
             yield str(path), path.read_bytes()
-    with closing(sqlite3.connect(data_dir / "agentjobs.db")) as db:
-        tables = [
-            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        ]
-        assert "forge_connections" in tables
-        for table in tables:
-            for row in db.execute(f"SELECT * FROM {table}"):
-                cells = [cell if isinstance(cell, bytes) else str(cell).encode() for cell in row]
-                yield table, b"\n".join(cells)
+    yield DATABASE, sqlite_file.dump(data_dir / "agentjobs.db").encode()
     for platform in connected.platforms.values():
         for job in connected.jobs(platform.shop.full_name):
             yield job["job_id"], connected.api.log(job["job_id"]).encode()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_process import CommandLine
-from tests.support.service import Service, sample_repository, wait_until
+from tests.support.service import Service, sample_repository, wait_until, worker_beside
 from tests.support.tls_proxy import TlsProxy, tls_proxy
 
 
@@ -28,7 +28,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, proxy: TlsProxy) -> Iterat
         "AGENTJOBS_CA_FILE": str(proxy.ca_file),
     }
     serve = Service(data_dir, environment, ("serve",), port=proxy.service_port).start()
-    worker = Service(data_dir, environment, ("worker",)).start()
+    worker = worker_beside(serve, data_dir, **environment).start()
     source = sample_repository(data_dir.parent / "source")
     serve.admin("repos", "connect", str(source), "--name", "acme/shop", "--wait")
     yield serve
@@ -61,13 +61,8 @@ def test_a_job_waits_while_its_worker_does_not_trust_the_service(
     service: Service, proxy: TlsProxy, user: CommandLine, tmp_path: Path
 ) -> None:
     """On another machine, whose tags let it claim the job."""
-    environment = {
-        **service.environment,
-        "AGENTJOBS_CA_FILE": "",
-        "AGENTJOBS_WORKER_TAGS": "new",
-        "AGENTJOBS_DATABASE_URL": f"sqlite:///{service.data_dir / 'agentjobs.db'}",
-    }
-    worker = Service(tmp_path / "machine", environment, ("worker",)).start()
+    settings = {"AGENTJOBS_PUBLIC_URL": proxy.url, "AGENTJOBS_WORKER_TAGS": "new"}
+    worker = worker_beside(service, tmp_path / "machine", **settings).start()
     service.admin("repos", "set", "acme/shop", "--tags", "new")
     settings = {"AGENTJOBS_URL": proxy.url, "AGENTJOBS_API_KEY": service.key()}
     trusting = user.with_settings(**settings, AGENTJOBS_CA_FILE=str(proxy.ca_file))

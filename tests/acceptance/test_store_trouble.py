@@ -2,14 +2,14 @@
 
 import json
 import resource
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.support import sqlite_file
 from tests.support.postgres import PostgresCluster
 from tests.support.service import Api, Service, sample_repository, wait_until
 
@@ -56,13 +56,11 @@ def full_disk(service: Service) -> Iterator[None]:
 
 
 def test_a_locked_database_returns_503_until_it_is_unlocked(service: Service, api: Api) -> None:
-    with closing(sqlite3.connect(service.data_dir / "agentjobs.db")) as intruder:
-        intruder.execute("BEGIN IMMEDIATE")
+    with sqlite_file.locked(service.data_dir / "agentjobs.db"):
         response = api.http.post("/jobs", json={"repo": "acme/shop", "agent": "idle"})
         assert (response.status_code, response.json()["error"]["code"]) == (503, "unavailable")
         assert int(response.headers["retry-after"]) > 0
         assert jobs(api) == 0
-        intruder.rollback()
     assert post(api) == 202
     assert jobs(api) == 1
 

@@ -159,16 +159,14 @@ def test_a_cancelled_check_cancels_the_job(api: Api) -> None:
     assert (job["status"], job["pr_url"]) == ("cancelled", None)
 
 
-def test_a_mirror_above_the_cache_limit_stays_until_its_commit_is_pushed(
+def test_a_copy_above_the_cache_limit_stays_until_its_commit_is_pushed(
     service: Service, api: Api
 ) -> None:
-    """The cache is limited to one byte, and the mirror was last used long ago."""
+    """The cache is limited to one byte, and the copy was last used long ago."""
     job_id = api.create("acme/shop", "unhurried")
     wait_until(lambda: "verification: sleep" in api.log(job_id), "the check to begin")
-    mirrors = list((service.data_dir / "mirrors").glob("*.git"))
-    assert mirrors
-    for mirror in mirrors:
-        os.utime(mirror, (0, 0))
+    for repository in service.data_dir.rglob("*.git"):
+        os.utime(repository, (0, 0))
     job = api.wait_status(job_id, "completed", "failed")
     assert job["status"] == "completed", job
 

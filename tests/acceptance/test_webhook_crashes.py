@@ -92,20 +92,19 @@ def test_deliveries_of_a_killed_service_arrive_after_its_restart(
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_another_worker_takes_over_the_deliveries_of_a_dead_one(
+def test_another_process_takes_over_the_deliveries_of_a_dead_one(
     start: StartService, tmp_path: Path
 ) -> None:
     serve = start("serve", AGENTJOBS_SEND_WEBHOOKS="false", **ONE_AT_A_TIME)
     harness = open_harness(serve, tmp_path)
-    workers = {**ONE_AT_A_TIME, "AGENTJOBS_PUBLIC_URL": serve.root_url}
     with holding_receiver() as (receiving, may_respond):
-        harness.add(receiving.url, "--events", "job.failed")
-        first = start("worker", data_dir="first", **workers)
+        harness.add(receiving.url, "--events", "job.queued")
+        first = start("serve", data_dir="first", **ONE_AT_A_TIME)
         harness.api.create(REPO, "premium")
         receiving.wait_for(1)
         first.kill()
         may_respond.set()
-        second = start("worker", data_dir="second", **workers)
+        second = start("serve", data_dir="second", **ONE_AT_A_TIME)
         receiving.wait_for(2)
         logged = settled(serve)
     check_only_the_first_was_sent_twice(receiving, logged)

@@ -11,7 +11,7 @@ from standardwebhooks import Webhook
 
 from tests.support.postgres import PostgresCluster
 from tests.support.receiver import Received, Receiver, receiver
-from tests.support.service import Service, sample_repository, wait_until
+from tests.support.service import Service, sample_repository, wait_until, worker_beside
 from tests.support.webhook_service import (
     QUICK,
     REPO,
@@ -52,10 +52,11 @@ def company(
     home = tmp_path_factory.mktemp("company")
     url = postgres_cluster.url(postgres_cluster.create_database(postgres_template))
     environment = {"AGENTJOBS_DATABASE_URL": url, **QUICK, **SHARED}
-    with running(Service(home / "serve", environment, ("serve",))) as serve:
-        beside = {**environment, "AGENTJOBS_PUBLIC_URL": serve.root_url}
-        with running(Service(home / "worker", beside, ("worker",))):
-            yield open_harness(serve, home)
+    with (
+        running(Service(home / "serve", environment, ("serve",))) as serve,
+        running(worker_beside(serve, home / "worker", **environment)),
+    ):
+        yield open_harness(serve, home)
 
 
 @pytest.fixture(params=["laptop", "company"])

@@ -4,8 +4,11 @@ import pytest
 
 from agentjobs.settings import load
 from agentjobs.store.database import Database
+from tests.support import store_fixtures
 from tests.support.clock_shift import ShiftClock, clock_shifter
 from tests.support.jobs import JobHarness, job_harness
+
+database = store_fixtures.database
 
 
 @pytest.fixture

@@ -204,7 +204,7 @@ def test_a_setup_that_never_ends_or_uses_too_much_fails_the_job(
     message = tight.environments.environment_error("acme/shop", "looker", name)
     assert message.startswith(f"The setup {FAILING[name][1]}")
     (build,) = (each for each in tight.environments.builds("acme/shop") if each["branch"] == name)
-    assert len(build["log"]) <= 256 * 1024
+    assert len(tight.environments.build_log(build)) <= 256 * 1024
     tight.check_unharmed()
 
 

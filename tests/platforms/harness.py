@@ -14,7 +14,7 @@ from agentjobs.forges.protocol import RepoAddress
 from agentjobs.outbound.guard.sessions import new_session
 from tests.platforms.live_server import ADMIN, LiveServer, call
 from tests.support.forge_adapters import BRANCHES, LOOPBACK, ForgeHarness
-from tests.support.local_repository import git_output
+from tests.support.git_commands import git_output
 from tests.support.service import wait_until
 
 BOT = "agentjobs-bot"

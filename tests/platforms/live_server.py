@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from tests.support.forge_servers.authority import authorities, issue_certificate
-from tests.support.local_repository import git_output
+from tests.support.git_commands import git_output
 from tests.support.service import wait_until
 
 ADMIN = "root-admin"

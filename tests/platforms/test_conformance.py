@@ -38,7 +38,7 @@ from tests.integration.forges.test_platform_conformance import (  # noqa: F401 -
 from tests.platforms.harness import BOT, LiveHarness, live_harness, new_adapter
 from tests.platforms.live_server import ADMIN, LiveServer, call
 from tests.support.forge_adapters import BRANCHES, make_template
-from tests.support.local_repository import commit_files, git_output
+from tests.support.git_commands import commit_files, git_output
 from tests.support.service import wait_until
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.platforms.harness import BOT
 from tests.platforms.live_server import ADMIN, SCOPES, LiveServer, call
 from tests.support.connected_service import CONFIGURATION, ConnectedService, running_service
-from tests.support.local_repository import commit_files, make_repository
+from tests.support.git_commands import commit_files, make_repository
 from tests.support.receiver import Receiver, receiver
 from tests.support.service import wait_until
 

@@ -1,7 +1,6 @@
 """Small programs that builds in the sandbox compile and test, and the toolchains for them."""
 
 import platform
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -175,11 +174,3 @@ def rust_toolchain() -> Path:
 def go_toolchain() -> Path:
     output = subprocess.run(["go", "env", "GOROOT"], capture_output=True, text=True, check=True)
     return Path(output.stdout.strip())
-
-
-def postgres_toolchain() -> Path:
-    if installed := sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
-        return installed[-1].parent.parent
-    initdb = shutil.which("initdb")
-    assert initdb is not None
-    return Path(initdb).resolve().parent.parent

@@ -14,13 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import pytest
-import typer.main
-
-from agentjobs.cli.main import main
 from tests.support import preloaded_cli
 
-PROGRAM = (sys.executable, "-m", "agentjobs.cli.main")
+PROGRAM = (str(Path(sys.executable).with_name("agentjobs")),)
 _STOP_SECONDS = 40
 
 
@@ -51,7 +47,7 @@ class CommandLine:
 
     @property
     def environment(self) -> dict[str, str]:
-        others = {name: text for name, text in os.environ.items() if not _is_setting(name)}
+        others = {name: text for name, text in os.environ.items() if not is_setting(name)}
         return {**others, **self.settings}
 
     def with_settings(self, **settings: str) -> Self:
@@ -97,28 +93,6 @@ class CommandLine:
             process.stdout.close()
 
 
-class InProcessCommandLine(CommandLine):
-    """The same commands in this process: starting Python takes most of a command's time."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], data_dir: Path, **settings: str) -> None:
-        super().__init__(data_dir, **settings)
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str) -> CommandResult:
-        self._capsys.readouterr()
-        with pytest.MonkeyPatch.context() as patch:
-            for name in filter(_is_setting, list(os.environ)):
-                patch.delenv(name)
-            for name, text in self.settings.items():
-                patch.setenv(name, text)
-            patch.setattr(typer.main, "get_command", preloaded_cli.get_command)
-            patch.setattr(sys, "argv", ["agentjobs", *arguments])
-            with pytest.raises(SystemExit) as exited:
-                main()
-        captured = self._capsys.readouterr()
-        return CommandResult(int(exited.value.code or 0), captured.out, captured.err)
-
-
 @dataclass(frozen=True)
 class RunningService:
     base_url: str
@@ -146,5 +120,5 @@ def make_repository(directory: Path, files: dict[str, str]) -> Path:
     return directory
 
 
-def _is_setting(name: str) -> bool:
+def is_setting(name: str) -> bool:
     return name.startswith("AGENTJOBS_")

@@ -39,7 +39,10 @@ class EarlierService(Service):
 
     @property
     def _preload(self) -> tuple[tuple[str, str], ...]:
-        return (("PYTHONPATH", str(self.source)),)
+        return (
+            ("PYTHONPATH", str(self.source)),
+            (preloaded_cli.TARGET, "agentjobs.cli.main:main"),
+        )
 
     def _environment(self) -> dict[str, str]:
         # For processes that it starts.

@@ -1,8 +1,8 @@
 """A running service with repositories that define environments, and what it knows of them."""
 
 import contextlib
+import json
 import re
-import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,20 +79,13 @@ class EnvironmentService:
     def rebuild(self, repo: str) -> None:
         self.service.admin("repos", "environment", "rebuild", repo)
 
-    def builds(self, repo: str) -> list[sqlite3.Row]:
+    def builds(self, repo: str) -> list[dict[str, Any]]:
         """Oldest first."""
-        return self.query(
-            "SELECT b.* FROM environment_builds b JOIN repos r ON r.id = b.repo_id"
-            " WHERE r.full_name = ? ORDER BY b.id",
-            repo,
-        )
+        shown = json.loads(self.service.admin("repos", "environment", "show", repo, "--json"))
+        return sorted(shown["builds"], key=lambda build: build["id"])
 
-    def query(self, sql: str, *values: object) -> list[sqlite3.Row]:
-        """Also for a change that the service would make much later."""
-        store = sqlite3.connect(self.service.data_dir / "agentjobs.db", timeout=30)
-        store.row_factory = sqlite3.Row
-        with contextlib.closing(store), store:
-            return list(store.execute(sql, values))
+    def build_log(self, build: Mapping[str, Any]) -> str:
+        return self.service.admin("repos", "environment", "log", build["id"])
 
     def changed_files(self, log: str) -> list[str]:
         """What the commit that the job pushed changes, read from the hosted repository."""

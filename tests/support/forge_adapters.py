@@ -36,7 +36,8 @@ from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
 from tests.support.forge_servers.state import RepositoryRow
-from tests.support.local_repository import CREDENTIAL, FILES, git_output, make_platform
+from tests.support.git_commands import FILES, git_output
+from tests.support.local_repository import CREDENTIAL, make_platform
 
 LOCAL = ("local-sqlite", "local-postgresql")
 PLATFORMS = ("github", "github-app", "gitlab", "gitea")

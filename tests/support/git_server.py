@@ -16,7 +16,8 @@ from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.server import bind, server_for
-from tests.support.local_repository import GitResult, Platform, run_git_command
+from tests.support.git_commands import GitResult, run_git_command
+from tests.support.local_repository import Platform
 
 
 @dataclass

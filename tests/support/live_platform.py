@@ -4,7 +4,9 @@ on it, and it sends hooks as the platform does."""
 import asyncio
 import contextlib
 import json
+import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,9 +22,9 @@ from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
 from tests.support.forge_servers.state import CommentRow, IssueRow, PullRow, RepositoryRow
-from tests.support.local_repository import git_output
+from tests.support.git_commands import git_output
 from tests.support.platform_hooks import Delivery, delivery
-from tests.support.service import Service
+from tests.support.service import Service, wait_until
 
 KINDS = ("github-app", "gitlab", "gitea")
 WRITER, REVIEWER, READER = "ada", "grace", "rea"
@@ -42,6 +44,7 @@ _CREATES = {
 _NO_BRANCHES_OF_OURS = """#!/bin/sh
 case "$1" in refs/heads/agentjobs/*) echo "error: GH013: a rule protects $1" >&2; exit 1;; esac
 """
+_LISTS_COMMENTS = re.compile(r"GET (?!.*/reviews/).*/(comments|notes)")
 _WAIT_SECONDS = 30.0
 Result = TypeVar("Result")
 
@@ -206,6 +209,29 @@ class LivePlatform:
         """Send a hook with a valid signature."""
         sent = self.delivery_about(repository or self.shop, event, number)
         assert self.send(sent) == (202, "accepted")
+
+    def wait_for_reading_comments(self, number: int) -> None:
+        """Until the service has handled every comment that the pull request has now.
+
+        It has when it lists them again, because it handles what it has listed first.
+        """
+        before = self._listings_of_comments(number)
+        for times in (1, 2):
+            self.tell("comment", number)
+            wait_until(
+                lambda times=times: (
+                    max((self._listings_of_comments(number) - before).values(), default=0) >= times
+                ),
+                "the comments to be listed",
+            )
+
+    def _listings_of_comments(self, number: int) -> Counter[str]:
+        calls = self._do(lambda: list(self.server.calls))
+        return Counter(
+            call.name
+            for call in calls
+            if _LISTS_COMMENTS.fullmatch(call.name) and str(number) in call.values.values()
+        )
 
     # Running
 

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+import platform
 import shutil
 import subprocess
 import tarfile
@@ -13,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agentjobs.environments.images.manifest import machine_architecture
-
+# Go's names of architectures, which images use.
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 OCI = "application/vnd.oci.image"
 _PART_BYTES = 32 * 1024**2
 _TYPES = {
@@ -120,8 +121,9 @@ def make_image(
     architecture: str | None = None,
     compressed: bool = True,
     last_layer: bytes = b"",
+    rootfs: dict[str, Any] | None = None,
 ) -> ImageLayout:
-    """`last_layer` is compressed already."""
+    """`last_layer` is compressed already. `rootfs` may lie about the layers."""
     blobs = path / "blobs" / "sha256"
     blobs.mkdir(parents=True)
 
@@ -131,10 +133,11 @@ def make_image(
         return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content)}
 
     document = {
-        "architecture": architecture or machine_architecture(),
+        "architecture": architecture or _ARCHITECTURES[platform.machine()],
         "os": "linux",
         "config": config or {},
-        "rootfs": {
+        "rootfs": rootfs
+        or {
             "type": "layers",
             "diff_ids": [
                 f"sha256:{hashlib.sha256(each).hexdigest()}" for each in (*layers, last_layer)

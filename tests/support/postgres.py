@@ -276,6 +276,11 @@ def _program(name: str) -> str:
     return program
 
 
+def installation() -> Path:
+    """The directory that contains bin/ and lib/."""
+    return Path(_program("initdb")).resolve().parent.parent
+
+
 def _owner() -> str | None:
     """PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:

@@ -1,7 +1,8 @@
 """`agentjobs` in its own process, forked from one that has already imported it.
 
 Importing takes most of the CPU time of a short command and half of a service's start. Tests of the
-start itself run the installed program.
+start itself run the installed program. Of the program this module knows only the name; what can be
+done ahead is in `cli_warm_up.py`, and a version that lacks a part of that only starts more slowly.
 """
 
 import array
@@ -20,30 +21,22 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import IO, Any
 
 import typer.main
 
+from tests.support.renames import rename_command, rename_settings
+
 _COMMAND_SECONDS = 60
 _HEADER_BYTES = 8
 _PR_SET_PDEATHSIG = 1
-# Everything that an administrative command, a client or a service imports.
-_PRELOADED = (
-    "agentjobs.app.services",
-    "agentjobs.cli.admin",
-    "agentjobs.cli.main",
-    "agentjobs.organizations.organizations",
-    "agentjobs.repos.connect",
-    "agentjobs.sandbox.description",
-    "agentjobs.store.opening",
-    "agentjobs_client",
-    # Imported when the first option is parsed.
-    "typer._adapters",
-    "uvicorn.lifespan.off",
-    "uvloop",
-)
+PROGRAM = "agentjobs"
+# Names another function to run, for a version that starts elsewhere.
+TARGET = "PRELOADED_CLI_TARGET"
 _importing: list["subprocess.Popen[bytes]"] = []
 
 # Building the command line from its functions takes most of the CPU time of a short command.
@@ -148,8 +141,8 @@ class _Server:
         setup: str = "",
     ) -> int:
         request = {
-            "arguments": list(arguments),
-            "environment": dict(environment),
+            "arguments": rename_command(arguments),
+            "environment": rename_settings(environment),
             "leads_group": leads_group,
             "setup": setup,
         }
@@ -228,39 +221,30 @@ def _serve(connection: socket.socket) -> None:
         _send(connection, {"pid": pid})
 
 
-def _load_commands() -> None:
-    try:
-        from agentjobs.cli.commands import COMMANDS, load_command
-    except ModuleNotFoundError:
-        # An earlier version builds all of them at once.
-        return
-    for name in COMMANDS:
-        load_command(name)
-
-
 def _preload() -> None:
-    """What each child would otherwise do again: imports, the command line, certificates."""
-    for module in _PRELOADED:
-        importlib.import_module(module)
-    from agentjobs.cli.main import app
-    from agentjobs.outbound.guard.sessions import load_tls_context
-
     typer.main.get_command = get_command
-    get_command(app)
-    _load_commands()
     # The environment of a service has neither.
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         os.environ.pop(name, None)
-    load_tls_context("")
+    load_program()
+    with suppress(ImportError):
+        importlib.import_module("tests.support.cli_warm_up").warm_up()
     # The children do not copy pages because a collector touched them.
     gc.collect()
     gc.freeze()
 
 
+@cache
+def load_program() -> Callable[[], None]:
+    """The function of the installed program, or the one that the environment names."""
+    (script,) = entry_points(group="console_scripts", name=PROGRAM)
+    target = os.environ.get(TARGET, script.value)
+    program: Callable[[], None] = EntryPoint(PROGRAM, target, script.group).load()
+    return program
+
+
 def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
     import faulthandler
-
-    from agentjobs.cli.main import main
 
     code = 1
     try:
@@ -274,7 +258,7 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
         os.environ.update(request["environment"])
         random.seed()
         faulthandler.enable()
-        sys.argv = ["agentjobs", *request["arguments"]]
+        sys.argv = [PROGRAM, *request["arguments"]]
         # The program calls itself by this, and not by the module that was started.
         sys.modules["__main__"].__package__ = ""
         sys.stdin = os.fdopen(0, closefd=False)
@@ -283,7 +267,7 @@ def _become(request: dict[str, Any], streams: Sequence[int]) -> None:
         if request["setup"]:
             module, _, function = request["setup"].partition(":")
             getattr(importlib.import_module(module), function)()
-        main()
+        load_program()()
     except Exception:  # noqa: BLE001 - the process ends here, whatever it was
         traceback.print_exc()
     except SystemExit as ended:

@@ -13,7 +13,15 @@ from typing import Any
 import httpx
 
 from tests.support.reverse_proxy import SERVICE_PORT, ReverseProxy, reverse_proxy
-from tests.support.service import PROGRAM, Api, Service, git, sample_repository, wait_until
+from tests.support.service import (
+    PROGRAM,
+    Api,
+    Service,
+    git,
+    sample_repository,
+    wait_until,
+    worker_beside,
+)
 
 VISITOR = "127.0.0.2"
 FORGED = "192.0.2.77"
@@ -65,7 +73,7 @@ def deployment(kind: str, path: str, directory: Path, database_url: str) -> Iter
             )
             for number, host in enumerate(proxy.hosts)
         ]
-        worker = Service(directory / "worker", environment, ("worker",))
+        worker = worker_beside(services[0], directory / "worker", **environment)
         try:
             for service in (*services, worker):
                 service.start()

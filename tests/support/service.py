@@ -275,6 +275,17 @@ class Api:
 
 
 StartService = Callable[..., Service]
+StartWorker = Callable[..., Service]
+
+
+def worker_beside(serve: Service, directory: Path, **environment: str) -> Service:
+    """A worker of a `serve` that runs, on a machine of its own unless the directory is shared."""
+    store = f"sqlite:///{serve.data_dir / 'agentjobs.db'}"
+    settings = {
+        "AGENTJOBS_DATABASE_URL": serve.environment.get("AGENTJOBS_DATABASE_URL", store),
+        "AGENTJOBS_PUBLIC_URL": serve.root_url,
+    }
+    return Service(directory, {**settings, **environment}, ("worker",))
 
 
 def connected(service: Service, tmp_path: Path) -> Api:

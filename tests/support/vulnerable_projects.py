@@ -6,9 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agentjobs.advisories.registries.hosts import hosts_for
-from agentjobs.settings import Settings
-from agentjobs.settings.registries import public_registry
 from tests.support.paths import PROJECT
 
 RECORDS = PROJECT / "tests" / "data" / "advisory_records"
@@ -16,14 +13,15 @@ POETRY = PROJECT / ".venv-agents" / "bin"
 NODE_TOOLS = PROJECT / ".npm-tests" / "node_modules" / ".bin"
 UV = Path(sys.executable).with_name("uv")
 
+# Name and domain of the public registries that the fixes of these projects ask.
+_REGISTRIES = (("", "pypi.org"), ("files.", "pythonhosted.org"), ("registry.", "npmjs.org"))
+_NPM_REGISTRY = "https://" + "".join(_REGISTRIES[-1])
 _ADDRESS_MASKS = {socket.AF_INET: 32, socket.AF_INET6: 128}
 
 
 def service_environment() -> dict[str, str]:
     """Recorded advisories, and registries at the addresses they resolve to on this machine."""
-    settings = Settings(data_dir="unused")
-    hosts = {host for ecosystem in ("PyPI", "npm") for host in hosts_for(settings, ecosystem)}
-    masks = {mask for host in hosts for mask in _masks(host.rpartition(":")[0])}
+    masks = {mask for name, domain in _REGISTRIES for mask in _masks(name + domain)}
     return {
         "PATH": os.pathsep.join([str(POETRY), str(NODE_TOOLS), os.environ["PATH"]]),
         "AGENTJOBS_ADVISORIES_SOURCE": str(RECORDS),
@@ -107,7 +105,7 @@ def npm(directory: Path) -> None:
     _run(
         directory,
         *("npm", "install", "--package-lock-only", "--ignore-scripts", "--silent"),
-        f"--registry={public_registry('npm')}",
+        f"--registry={_NPM_REGISTRY}",
     )
 
 

@@ -68,9 +68,12 @@ class ScanClaim:
         await self._db.transact(_fail, self._repo_id, reason)
 
 
-async def claim_due_scan(db: Database) -> DueScan | None:
-    """Claim the repository that has been due longest; it is due again when the lease expires."""
-    return await db.transact(_claim)
+async def claim_due_scan(db: Database, left_out: Collection[str] = ()) -> DueScan | None:
+    """Claim the repository that has been due longest; it is due again when the lease expires.
+
+    Those of the organizations `left_out` are not claimed.
+    """
+    return await db.transact(_claim, list(left_out))
 
 
 async def make_all_due(db: Database) -> None:
@@ -152,14 +155,16 @@ async def choose_versions(
     return {package: task.result() for package, task in zip(packages, tasks, strict=True)}
 
 
-async def _claim(tx: Transaction) -> DueScan | None:
+async def _claim(tx: Transaction, left_out: list[str]) -> DueScan | None:
     now = await tx.clock_ms()
     await end_snoozes(tx, now)
     row = await tx.fetch_one(
         "SELECT id, organization_id FROM repos WHERE scan_due_at IS NOT NULL"
         " AND scan_due_at <= :now AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
+        " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
         " ORDER BY scan_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
         now=now,
+        left_out=left_out,
     )
     if row is None:
         return None

@@ -15,6 +15,7 @@ from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
 from agentjobs.app.signals import Stop
 from agentjobs.connections.adapters import Platforms
+from agentjobs.fair_slots import FairTurns
 from agentjobs.fleet import processes
 from agentjobs.fleet.processes import ProcessInfo, Role, instance_of, this_process
 from agentjobs.inventory.indexing import IndexStates, pom_fetcher
@@ -61,6 +62,10 @@ _IMPORTS_SECONDS = 30.0
 _HOOK_REMOVAL_SECONDS = 15.0
 _MAINTENANCE_SECONDS = 6 * 3600.0
 _SERVER_START_SECONDS = 0.005
+# Loops that share their work, so that one organization cannot keep the others waiting.
+_INDEX_LOOPS = 2
+_SCAN_LOOPS = 2
+_STATUS_LOOPS = 4
 
 
 @contextlib.asynccontextmanager
@@ -188,19 +193,31 @@ def _serving_loops(
     """The loops of one process; roles are performed by one process of the fleet at a time."""
     db, settings = context.db, context.settings
     open_pulls = OpenPullReader(db, settings, context.platforms)
-    return [
+    index_turns, scan_turns = FairTurns(), FairTurns()
+    index_loops = (
         IndexLoop(
             db,
             settings,
             is_able=lambda: context.repositories.is_usable,
             poms=pom_fetcher(settings, registry),
-        ),
-        AdvisoryLoop(db, settings, session),
+            turns=index_turns,
+            has_spare=number == 0,
+        )
+        for number in range(_INDEX_LOOPS)
+    )
+    scan_loops = (
         ScanLoop(
             db,
             RegistryVersionChooser(registry, settings.minimum_release_age_days),
             lambda repo_id: reconcile(context.jobs, repo_id, open_pulls),
-        ),
+            scan_turns,
+        )
+        for _ in range(_SCAN_LOOPS)
+    )
+    return [
+        *index_loops,
+        AdvisoryLoop(db, settings, session),
+        *scan_loops,
         RescanLoop(db, process.id),
         PeriodicLoop("keys", _LAST_USED_SECONDS, context.authenticator.flush_last_used),
         prune_loop(db, settings),
@@ -213,7 +230,8 @@ def _serving_loops(
 def _status_loops(jobs: JobsContext, platforms: Platforms) -> list[Loop]:
     if not jobs.settings.commit_statuses:
         return []
-    return [StatusLoop(jobs.db, StatusReporter(jobs.db, jobs.settings, platforms))]
+    reporter = StatusReporter(jobs.db, jobs.settings, platforms)
+    return [StatusLoop(jobs.db, reporter) for _ in range(_STATUS_LOOPS)]
 
 
 def _repository_roles(context: WebContext) -> list[Loop]:

@@ -108,7 +108,7 @@ async def _job_tools(
         platforms = platforms_of(context.db, settings, session, certificates)
         forge = _local_forge(context, git_url, certificates)
         environments = await environments_of(
-            context, sandbox, workspaces, mirrors, session, allowed, certificates
+            context, sandbox, workspaces, mirrors, allowed, certificates
         )
         if environments is not None:
             stack.push_async_callback(environments.close)

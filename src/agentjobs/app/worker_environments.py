@@ -3,8 +3,6 @@
 import logging
 from pathlib import Path
 
-import aiohttp
-
 from agentjobs.agents.declarations import agent_limits
 from agentjobs.environments.build import BuildTools
 from agentjobs.environments.images.images import Images
@@ -14,6 +12,7 @@ from agentjobs.environments.worker_environments import WorkerEnvironments
 from agentjobs.jobs.context import JobsContext
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.protocol import Sandbox, SandboxUnavailable
+from agentjobs.sandbox.slots import build_slots, image_slot
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.checkout_limits import MIB
 from agentjobs.workspace.mirror import Mirrors
@@ -29,7 +28,6 @@ async def environments_of(
     sandbox: Sandbox,
     workspaces: Workspaces,
     mirrors: Mirrors,
-    http: aiohttp.ClientSession,
     allowed: AllowList,
     certificates: Path | None,
 ) -> WorkerEnvironments | None:
@@ -51,7 +49,7 @@ async def environments_of(
         session,
         sandbox,
         allowed,
-        slot=slots + 1,
+        slot=image_slot(slots),
         max_bytes=settings.environment_image_max_mib * MIB,
         insecure_registries=settings.insecure_registries,
         certificates=certificates,
@@ -63,8 +61,8 @@ async def environments_of(
         snapshots=Snapshots(directory / SNAPSHOTS, session),
         setup=SetupRunner(sandbox, workspaces, certificates),
         allowed=allowed,
-        http=http,
-        slot=slots,
+        ca_file=settings.ca_file,
+        slots=build_slots(slots),
         setup_seconds=settings.setup_seconds,
         limits=agent_limits(settings, {}),
     )

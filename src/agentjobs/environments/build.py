@@ -4,10 +4,8 @@ import asyncio
 import contextlib
 import dataclasses
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-
-import aiohttp
 
 from agentjobs.clock import now_ms
 from agentjobs.environments.build_log import BuildLog
@@ -44,7 +42,7 @@ class BuildTask:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTools:
-    """Built once per worker. `slot` is a sandbox slot for setup alone."""
+    """Built once per worker. `slots` are sandbox slots for setup alone, one for each place."""
 
     session: Session
     mirrors: Mirrors
@@ -52,21 +50,23 @@ class BuildTools:
     snapshots: Snapshots
     setup: SetupRunner
     allowed: AllowList
-    http: aiohttp.ClientSession
-    slot: int
+    ca_file: str
+    slots: Sequence[int]
     setup_seconds: float
     limits: Limits
 
 
 @traced("build environment")
-async def build_environment(tools: BuildTools, task: BuildTask, log: BuildLog) -> Finished:
+async def build_environment(
+    tools: BuildTools, task: BuildTask, log: BuildLog, slot: int
+) -> Finished:
     """Raises EnvironmentFailed, RegistryUnavailable, SandboxError, RepoUnavailable and OSError."""
     images = await fetch_images(tools.images, task, log)
     with contextlib.ExitStack() as held:
         for image in images.values():
             held.enter_context(tools.images.hold(image.digest))
         async with _new_directory(tools.session) as directory:
-            snapshot, setup_ms = await _run_setup(tools, task, images, directory, log)
+            snapshot, setup_ms = await _run_setup(tools, task, images, directory, log, slot)
             tools.snapshots.add(directory, snapshot)
     return Finished(
         key=snapshot.key,
@@ -101,6 +101,7 @@ async def _run_setup(
     images: dict[str, Image],
     directory: Path,
     log: BuildLog,
+    slot: int,
 ) -> tuple[Snapshot, int]:
     definition = task.request.definition
     if definition.setup:
@@ -109,7 +110,7 @@ async def _run_setup(
     def note(line: str) -> None:
         log.note(f"network: {line}")
 
-    async with open_setup_network(task.access, tools.allowed, tools.http, note) as network:
+    async with open_setup_network(task.access, tools.allowed, tools.ca_file, note) as network:
         setup = SetupTask(
             organization_id=task.organization_id,
             repo_id=task.repo_id,
@@ -121,7 +122,7 @@ async def _run_setup(
             ports=network.ports,
             hosts=network.hosts,
             timeout_seconds=tools.setup_seconds,
-            slot=tools.slot,
+            slot=slot,
             limits=tools.limits,
             registries=task.access.registries,
         )
@@ -137,7 +138,7 @@ async def _run_setup(
         request_key=task.request.request_key,
         key=task.request.key(digests),
         images=digests,
-        owner_uid=tools.setup.owner_uid(tools.slot),
+        owner_uid=tools.setup.owner_uid(slot),
         size_bytes=sum(sizes),
         created_at=now_ms(),
     )

@@ -3,7 +3,7 @@
 A build at a location holds a lease; one whose lease has expired died with its worker.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -75,9 +75,11 @@ async def request_build(tx: Transaction, new: NewBuild) -> str:
     return build_id
 
 
-async def claim_requested(db: Database, location: str, credential_hash: bytes) -> Build | None:
-    """The oldest build that this location may run, with a lease."""
-    return await db.transact(_claim, location, credential_hash)
+async def claim_requested(
+    db: Database, location: str, credential_hash: bytes, left_out: Collection[str] = ()
+) -> Build | None:
+    """The oldest build that this location may run, with a lease; of no organization `left_out`."""
+    return await db.transact(_claim, location, credential_hash, list(left_out))
 
 
 async def describe_build(
@@ -163,12 +165,16 @@ async def _delete_oldest(tx: Transaction, repo_id: str) -> None:
     )
 
 
-async def _claim(tx: Transaction, location: str, credential_hash: bytes) -> Build | None:
+async def _claim(
+    tx: Transaction, location: str, credential_hash: bytes, left_out: list[str]
+) -> Build | None:
     row = await tx.fetch_one(
         f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE state = 'queued'"
         " AND (location IS NULL OR location = :location)"
+        " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
         " ORDER BY id LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
         location=location,
+        left_out=left_out,
     )
     if row is None:
         return None

@@ -26,7 +26,8 @@ class Item(msgspec.Struct, frozen=True):
 def choose_evictions(items: Sequence[Item], max_bytes: int) -> list[Item]:
     """The least recently used items of organizations that use more than their share.
 
-    Only an organization above its share loses anything, so none can evict what others use.
+    Only an organization above its share loses anything, so none can evict what others use. An
+    image that no organization uses, after a crash or an update, counts as theirs.
     """
     remaining = sorted(items, key=lambda item: item.used_at_ns)
     total = sum(item.size_bytes for item in items)
@@ -36,7 +37,12 @@ def choose_evictions(items: Sequence[Item], max_bytes: int) -> list[Item]:
         share = max_bytes / max(len(used), 1)
         above = [name for name, size in used.items() if size > share]
         item = next(
-            (each for each in remaining if each.organization_ids.intersection(above)), remaining[0]
+            (
+                item
+                for item in remaining
+                if not item.organization_ids or item.organization_ids.intersection(above)
+            ),
+            remaining[0],
         )
         remaining.remove(item)
         evicted.append(item)
@@ -80,8 +86,7 @@ async def _remove(tools: BuildTools, item: Item, stored: dict[str, StoredSnapsho
         return await run_in_thread(tools.snapshots.remove, stored[item.name])
     if item.kind == "image":
         return await tools.images.remove(item.name)
-    await tools.images.remove_layers(item.name)
-    return True
+    return await tools.images.remove_layers(item.name)
 
 
 def _snapshot_item(stored: StoredSnapshot) -> Item:

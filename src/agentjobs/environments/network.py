@@ -4,13 +4,12 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import aiohttp
-
 from agentjobs.environments.broker import Broker
 from agentjobs.environments.brokered_host import BrokeredHost
 from agentjobs.environments.images.model import RegistryCredential
 from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.sandbox.protocol import SandboxPort
 
 # One for each private host.
@@ -70,29 +69,33 @@ async def open_egress(
 @asynccontextmanager
 async def open_broker(
     brokered: Sequence[BrokeredHost],
-    http: aiohttp.ClientSession,
+    allowed: AllowList,
+    ca_file: str,
     on_note: Callable[[str], None],
 ) -> AsyncIterator[tuple[SandboxPort, ...]]:
     if not brokered:
         yield ()
         return
     hosts = brokered[: len(BROKER_PORTS)]
-    broker = Broker(hosts, session=http, on_note=on_note, first_port=BROKER_PORTS.start)
-    try:
-        yield broker.ports
-    finally:
-        await broker.close()
+    # Connections of its own: a host that does not read the body of a request might take it as the
+    # beginning of the next one, which must not be one of another organization.
+    async with new_session(allowed, ca_file) as session:
+        broker = Broker(hosts, session=session, on_note=on_note, first_port=BROKER_PORTS.start)
+        try:
+            yield broker.ports
+        finally:
+            await broker.close()
 
 
 @asynccontextmanager
 async def open_setup_network(
     access: SetupAccess,
     allowed: AllowList,
-    http: aiohttp.ClientSession,
+    ca_file: str,
     on_note: Callable[[str], None],
 ) -> AsyncIterator[Network]:
     async with (
-        open_broker(access.brokered, http, on_note) as broker_ports,
+        open_broker(access.brokered, allowed, ca_file, on_note) as broker_ports,
         open_egress(access.network, allowed, on_note, BROKER_PORTS) as network,
     ):
         yield Network((*broker_ports, *network.ports), network.hosts)

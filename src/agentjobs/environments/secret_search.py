@@ -4,10 +4,13 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 from agentjobs.environments.setup_files import make_readable, walk
 from agentjobs.redaction.secret_forms import FRAGMENT_LENGTH, forms_of, fragments_of
+from agentjobs.sandbox.slots import MAX_BUILDS
 
 SEARCH_SECONDS = 600
 # grep reads a line as a whole, and a sparse file of gigabytes may have only one.
@@ -31,10 +34,18 @@ async def find_secret(directories: Sequence[Path], secrets: Iterable[str]) -> st
     if not patterns:
         return None
     for directory in directories:
-        path = await asyncio.to_thread(_search, directory, patterns)
+        path = await asyncio.get_running_loop().run_in_executor(
+            _threads(), _search, directory, patterns
+        )
         if path is not None:
             return path
     return None
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Not those of everybody else, of which there are few: a search may take minutes."""
+    return ThreadPoolExecutor(MAX_BUILDS, thread_name_prefix="secret-search")
 
 
 def _search(directory: Path, patterns: Collection[bytes]) -> str | None:
@@ -66,7 +77,10 @@ def _name_and_target(entry: os.DirEntry[bytes]) -> bytes:
 
 
 def _search_contents(directory: Path, patterns: Collection[bytes]) -> str | None:
-    limited = ["sh", "-c", f'ulimit -v {MAX_MEMORY_KIB}; exec nice -n 10 "$@"', "sh"]
+    # Millions of files may match, and grep outlives a shell that is killed.
+    search = f'nice -n 10 timeout {SEARCH_SECONDS + 10} "$@" || [ $? = 1 ] || echo failed >&2'
+    bounded = f"ulimit -v {MAX_MEMORY_KIB}; {{ {search}; }} | head --bytes={_MAX_SHOWN_BYTES}"
+    limited = ["sh", "-c", bounded, "sh"]
     command = ["grep", "--recursive", "--files-with-matches", "--text", "--fixed-strings"]
     options = ["--max-count=1", "--devices=skip", "--null", "--file=-", "--", "."]
     try:
@@ -90,7 +104,7 @@ def _search_contents(directory: Path, patterns: Collection[bytes]) -> str | None
             "a file, perhaps a sparse one, has a line that is too long to search for secrets; "
             "delete such files at the end of setup"
         )
-    if result.returncode > 1:
+    if result.stderr:
         reason = result.stderr[-_MAX_SHOWN_BYTES:].decode("utf-8", "replace").strip()
         raise SearchFailed(f"its files could not be searched for secrets: {reason}")
     return None

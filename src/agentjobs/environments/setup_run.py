@@ -72,7 +72,11 @@ class SetupRunner:
         if not task.command:
             return 0
         async with self._workspaces.checkout(
-            task.repo_id, task.commit, owner_uid=uid, is_reusable=False
+            task.repo_id,
+            task.commit,
+            owner_uid=uid,
+            organization_id=task.organization_id,
+            is_reusable=False,
         ) as checkout:
             milliseconds = await self._run_command(task, checkout, directory, log)
             await _keep_ignored_files(mirror, checkout, directory / WORKSPACE)

@@ -12,10 +12,10 @@ import msgspec
 from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
 from agentjobs.environments.images.errors import ImageError
 from agentjobs.environments.images.reference import parse_reference
+from agentjobs.sandbox.slots import MAX_SERVICES
 from agentjobs.workspace.patterns import parse_patterns
 
 MAX_COMMAND_BYTES = 16 * 1024
-MAX_SERVICES = 8
 MAX_VARIABLES = 100
 MAX_VARIABLE_BYTES = 16 * 1024
 MAX_CACHE_PATTERNS = 100

@@ -19,6 +19,7 @@ from agentjobs.environments.builds import Finished
 from agentjobs.environments.cache import trim_cache
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import RegistryUnavailable
+from agentjobs.fair_slots import FairSlots
 from agentjobs.private_files import create_private_file
 from agentjobs.sandbox.protocol import SandboxError, SandboxLost
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
@@ -28,8 +29,8 @@ from agentjobs.workspace.threads import run_in_thread
 RENEW_SECONDS = 5.0
 # A tag of an image may lead to another image than before.
 IMAGE_CHECK_SECONDS = 3_600.0
-# At the same time on one worker; others wait.
-MAX_BUILDS = 1
+# Of one organization; each of them writes to the store every few seconds.
+MAX_WAITING_BUILDS = 16
 _STORE_PAUSE_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
@@ -55,8 +56,10 @@ class WorkerEnvironments:
         self.tools = tools
         self._cache_max_bytes = cache_max_bytes
         self._building: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._free = asyncio.Semaphore(MAX_BUILDS)
+        # No organization has more than half of the places.
+        self._places = FairSlots(len(tools.slots), per_organization=len(tools.slots) // 2)
         self._images_checked_at: dict[str, float] = {}
+        self._trimming: asyncio.Task[None] | None = None
         self.location = _location(directory)
 
     async def start(self) -> None:
@@ -89,13 +92,18 @@ class WorkerEnvironments:
         self._images_checked_at[repo_id] = now
         return True
 
-    def start_build(self, task: BuildTask, hooks: BuildHooks) -> None:
-        """Run the build in the background. It must not be running already."""
+    def accepts_build(self, organization_id: str) -> bool:
+        """False if too many builds of the organization wait for a place."""
+        return self._places.count_waiting(organization_id) < MAX_WAITING_BUILDS
+
+    def start_build(self, task: BuildTask, hooks: BuildHooks) -> asyncio.Task[None]:
+        """Run the build in the background, once it has a place. It must not be running already."""
         key = (task.repo_id, task.request.request_key)
         building = asyncio.create_task(self._build(task, hooks), name=f"build {task.build_id}")
         self._building[key] = building
         self._images_checked_at[task.repo_id] = time.monotonic()
         building.add_done_callback(lambda _: self._building.pop(key, None))
+        return building
 
     async def wait_until_idle(self) -> None:
         while self._building:
@@ -105,6 +113,11 @@ class WorkerEnvironments:
         removed = await trim_cache(self.tools, self._cache_max_bytes)
         if removed:
             await builds.mark_removed(self._db, removed)
+
+    def trim_soon(self) -> None:
+        """In the background: it may wait for downloads, and nobody should wait for it."""
+        if self._trimming is None or self._trimming.done():
+            self._trimming = asyncio.create_task(self._try_to_trim(), name="trim environments")
 
     async def cached_repos(self) -> set[str]:
         return {each.snapshot.repo_id for each in self.tools.snapshots.all()}
@@ -125,6 +138,9 @@ class WorkerEnvironments:
         for task in list(self._building.values()):
             task.cancel()
         await self.wait_until_idle()
+        if self._trimming is not None:
+            self._trimming.cancel()
+            await asyncio.gather(self._trimming, return_exceptions=True)
         await run_in_thread(self.tools.session.close)
 
     async def _build(self, task: BuildTask, hooks: BuildHooks) -> None:
@@ -144,6 +160,9 @@ class WorkerEnvironments:
             await asyncio.gather(renewing, return_exceptions=True)
             with contextlib.suppress(StoreError):
                 await hooks.end(waits_for)
+        self.trim_soon()
+
+    async def _try_to_trim(self) -> None:
         try:
             await self.trim()
         except (OSError, StoreError) as error:
@@ -152,8 +171,9 @@ class WorkerEnvironments:
     async def _run(self, task: BuildTask, log: BuildLog) -> str | None:
         """Why to wait and build again, if not None. Raises StoreError."""
         try:
-            async with self._free:
-                finished = await build_environment(self.tools, task, log)
+            async with self._places.hold(task.organization_id) as place:
+                slot = self.tools.slots[place]
+                finished = await build_environment(self.tools, task, log, slot)
         except (RegistryUnavailable, SandboxLost) as error:
             log.note(str(error))
             await builds.abandon_build(self._db, task.build_id)

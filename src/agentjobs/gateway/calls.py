@@ -20,7 +20,7 @@ from agentjobs.gateway.content_blocks import (
 )
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, OUTPUT_LIMIT_FIELDS, Endpoint
 from agentjobs.gateway.errors import RequestRefused
-from agentjobs.gateway.hidden_costs import hidden_cost
+from agentjobs.gateway.hidden_costs import hidden_cost, is_known_field
 from agentjobs.gateway.measured_prompts import MeasuredPart, MeasuredPrompts, prompt_digests
 from agentjobs.gateway.prices import Price
 from agentjobs.gateway.upstream import Upstream
@@ -38,6 +38,7 @@ DEFAULT_MAX_OUTPUT = 8_192
 MAX_OUTPUT = 10_000_000
 MAX_CHOICES = 128
 MAX_MODEL_NAME = 256
+MAX_UNKNOWN_FIELDS = 16
 # A few million brackets would take a gigabyte and a second to parse; real requests have fewer.
 MAX_BRACKETS = 250_000
 MAX_COMMAS = 1_000_000
@@ -52,7 +53,7 @@ _TOO_MANY_PARTS = "the request has too many parts"
 class Call(msgspec.Struct, frozen=True, kw_only=True):
     """`input_tokens` and `output_tokens` are upper bounds; `body` is sent to the provider.
 
-    `prompt_digests` identify its prompt, see `measured_prompts`.
+    `prompt_digests` identify its prompt, see `measured_prompts`. `unknown_fields` were left out.
 
     `hide_usage`: the client did not ask for the usage that the stream will contain. `has_limit`: a
     budget applies.
@@ -67,6 +68,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     hide_usage: bool
     has_limit: bool
     prompt_digests: Sequence[bytes]
+    unknown_fields: Sequence[str]
 
     def cost(self, price: Price | None) -> int:
         if price is None:
@@ -116,7 +118,7 @@ def prepare(
 
     Only then is an output limit added to a request without one; otherwise the provider's applies.
     """
-    if body.get("background"):
+    if body.get("background") not in (None, False):
         raise RequestRefused(
             400, "invalid_request", "`background` is not supported: wait for the response"
         )
@@ -125,7 +127,8 @@ def prepare(
         message = f"the cost of this request cannot be bounded: {reason}"
         raise RequestRefused(400, "cost_unknown", message)
     max_output = _max_output(body) or _default_max_output(price)
-    changed = dict(body)
+    changed = {name: body[name] for name in body if not has_limit or is_known_field(name)}
+    unknown = [name for name in body if name not in changed]
     if has_limit and all(body.get(name) is None for name in endpoint.output_limit_fields):
         changed[output_limit_field] = max_output
     hide_usage = endpoint is CHAT and _request_usage(changed)
@@ -141,6 +144,7 @@ def prepare(
         hide_usage=hide_usage,
         has_limit=has_limit,
         prompt_digests=digests,
+        unknown_fields=unknown[:MAX_UNKNOWN_FIELDS],
     )
 
 

@@ -1,6 +1,7 @@
 """Finds parts of a request whose cost is unknown before it is sent.
 
-Such requests are refused while a budget applies; otherwise agents could bypass it.
+Such requests are refused while a budget applies; otherwise agents could bypass it. Options that
+this module does not know are left out then. An option counts whatever its value is, except null.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,9 +17,13 @@ _UNPRICED_FIELDS = {
     "thread": "send the whole conversation in `messages`",
     "container": "leave it out",
     "mcp_servers": "leave it out",
+    "compaction": "leave it out",
     "fallbacks": "leave it out",
     "models": "name one `model`",
     "plugins": "leave it out",
+    "provider": "leave it out",
+    "preset": "leave it out",
+    "search_parameters": "leave it out",
     "prediction": "leave it out",
     "audio": "leave it out",
     "web_search_options": "leave it out",
@@ -30,6 +35,23 @@ _PRICED_VALUES: dict[str, tuple[Any, ...]] = {
     "inference_geo": (None, "global"),
     "modalities": (None, ["text"]),
 }
+# Of OpenRouter: a web search, and providers that are chosen regardless of their price.
+_UNPRICED_SUFFIXES = (":online", ":nitro", ":exacto")
+# Options of the APIs and of common servers that do not change the price of a token.
+_FREE_FIELDS = frozenset(
+    """
+    model messages input system instructions include stream stream_options background store
+    tools tool_choice functions function_call parallel_tool_calls max_tool_calls truncation
+    max_tokens max_completion_tokens max_output_tokens n_predict n best_of n_cmpl logit_bias
+    logprobs top_logprobs temperature top_p top_k top_a min_p typical_p seed stop stop_sequences
+    frequency_penalty presence_penalty repeat_penalty repetition_penalty reasoning thinking
+    reasoning_effort reasoning_format include_reasoning enable_thinking verbosity text
+    output_config response_format json_schema grammar guided_json guided_regex guided_choice
+    guided_grammar structured_outputs chat_template_kwargs context_management cache_prompt
+    cache_control prompt_cache_key prompt_cache_options prompt_cache_retention metadata
+    client_metadata user safety_identifier user_profile_id moderation diagnostics usage transforms
+    """.split()  # noqa: SIM905 - a list would take a line for every name
+)
 
 _OPENAI_AGENT_TOOLS = ("function", "custom", "namespace", "local_shell", "apply_patch")
 # Followed by a date.
@@ -41,10 +63,20 @@ def hidden_cost(body: Block, blocks: Sequence[Block], api: Api) -> str | None:
     return next((reason for check in _CHECKS for reason in check(body, blocks, api)), None)
 
 
+def is_known_field(name: str) -> bool:
+    """Whether a request with it that is not refused costs the listed price."""
+    return name in _FREE_FIELDS or name in _PRICED_VALUES
+
+
 def _fields(body: Block, _: Sequence[Block], __: Api) -> Iterator[str]:
     for name, remedy in _UNPRICED_FIELDS.items():
-        if body.get(name):
+        if body.get(name) is not None:
             yield f"`{name}` makes its cost unknown: {remedy}"
+    if str(body.get("model")).endswith(_UNPRICED_SUFFIXES):
+        yield "the suffix of its model makes its cost unknown: leave it out"
+    reasoning = body.get("reasoning")
+    if isinstance(reasoning, dict) and reasoning.get("mode") not in (None, "standard"):
+        yield "`reasoning.mode` may run several models: leave it out"
     for name, values in _PRICED_VALUES.items():
         if body.get(name) not in values:
             value = str(body[name])[:64]
@@ -54,7 +86,9 @@ def _fields(body: Block, _: Sequence[Block], __: Api) -> Iterator[str]:
 def _edits(body: Block, _: Sequence[Block], __: Api) -> Iterator[str]:
     """Clearing old parts of a conversation is free; compaction runs a model."""
     management = body.get("context_management")
-    edits = management.get("edits") if isinstance(management, dict) else management
+    edits = management
+    if isinstance(management, dict) and management.keys() == {"edits"}:
+        edits = management["edits"]
     for edit in edits if isinstance(edits, list) else [edits] if edits else []:
         kind = edit.get("type") if isinstance(edit, dict) else None
         if not str(kind).startswith("clear_"):

@@ -43,10 +43,10 @@ _KEY_UNUSABLE = (
     "the organization's key contains a line break or another control character; an admin can"
     " replace it with `agentjobs secrets set`"
 )
-_BETAS_REMOVED = (
-    "beta features that are not known to be free were not requested, because a budget applies"
+_OPTIONS_REMOVED = (
+    "options that are not known to be free were left out of a request, because a budget applies"
 )
-_MAX_NOTED_BETAS = 200
+_MAX_NOTED_OPTIONS = 200
 _NO_USAGE = (
     "the model provider did not report a plausible token usage for a response, so the reserved"
     " cost was charged"
@@ -108,9 +108,9 @@ class Relay:
 
     def _betas(self, request: web.BaseRequest, call: Call) -> dict[str, str]:
         betas, removed = select_betas(request.headers, has_limit=call.has_limit)
-        if removed:
-            names = ellipsize(mask_unprintable(", ".join(removed)), _MAX_NOTED_BETAS)
-            self._on_note(f"{_BETAS_REMOVED}: {names}")
+        if removed := [*call.unknown_fields, *removed]:
+            names = mask_unprintable(ellipsize(", ".join(removed), _MAX_NOTED_OPTIONS))
+            self._on_note(f"{_OPTIONS_REMOVED}: {names}")
         return betas
 
     async def _stream(

@@ -81,3 +81,13 @@ async def has_whole_commit(git_dir: Path, commit: str) -> bool:
         allowed_exit_codes=(0, 128),
     )
     return done.exit_code == 0
+
+
+async def has_whole_tree(git_dir: Path, commit: str) -> bool:
+    """Whether the commit and all its files are there, whatever its history lacks."""
+    done = await git(
+        *("rev-list", "--objects", "--no-walk", "--quiet", commit),
+        git_dir=git_dir,
+        allowed_exit_codes=(0, 128),
+    )
+    return done.exit_code == 0

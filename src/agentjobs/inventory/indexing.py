@@ -63,6 +63,7 @@ class DueRepo(msgspec.Struct, frozen=True):
     indexed_commit: str | None = None
     fingerprint: str | None = None
     dependencies_digest: str | None = None
+    organization_id: str = ""
 
 
 class IndexedCommit(msgspec.Struct, frozen=True):
@@ -80,9 +81,12 @@ class CommitDependencies(msgspec.Struct, frozen=True):
     installed_together: tuple[tuple[str, ...], ...] = ()
 
 
-async def claim_due(db: Database) -> DueRepo | None:
-    """Claim the repository that has been due longest; it is due again when the lease expires."""
-    return await db.transact(_claim_due)
+async def claim_due(db: Database, left_out: Collection[str] = ()) -> DueRepo | None:
+    """Claim the repository that has been due longest; it is due again when the lease expires.
+
+    Those of the organizations `left_out` are not claimed.
+    """
+    return await db.transact(_claim_due, list(left_out))
 
 
 async def make_outdated_due(db: Database) -> None:
@@ -249,16 +253,18 @@ class _IndexLease:
         return until is not None
 
 
-async def _claim_due(tx: Transaction) -> DueRepo | None:
+async def _claim_due(tx: Transaction, left_out: list[str]) -> DueRepo | None:
     now = await tx.clock_ms()
     row = await tx.fetch_one(
         "SELECT id, default_branch, head_commit, index_failures, indexed_commit,"
-        " index_fingerprint, dependencies_digest FROM repos"
+        " index_fingerprint, dependencies_digest, organization_id FROM repos"
         " WHERE index_due_at IS NOT NULL AND index_due_at <= :now"
         " AND (index_lease_until IS NULL OR index_lease_until <= :now)"
         " AND disconnected_at IS NULL"
+        " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
         " ORDER BY index_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
         now=now,
+        left_out=left_out,
     )
     if row is None:
         return None
@@ -275,6 +281,7 @@ async def _claim_due(tx: Transaction) -> DueRepo | None:
         row["indexed_commit"],
         row["index_fingerprint"],
         row["dependencies_digest"],
+        row["organization_id"],
     )
 
 

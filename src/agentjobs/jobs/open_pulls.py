@@ -17,7 +17,7 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import RepoAddress
 from agentjobs.git.process import git
-from agentjobs.git.refs import has_commit
+from agentjobs.git.refs import has_whole_tree
 from agentjobs.inventory.indexing import read_dependencies
 from agentjobs.jobs.auto_trigger_rows import FixKey
 from agentjobs.jobs.proposed_fixes import ProposingPull
@@ -252,8 +252,11 @@ def _most_likely(
 
 
 async def _blobs_of(git_dir: Path, commit: str, paths: Sequence[str]) -> bytes | None:
-    """A description of the files that changes whenever they do; None without the commit."""
-    if not await has_commit(git_dir, commit):
+    """A description of the files that changes whenever they do; None without the commit.
+
+    A refused fetch may leave it without its files, and the index has cached those of others.
+    """
+    if not await has_whole_tree(git_dir, commit):
         return None
     result = await git("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths, git_dir=git_dir)
     return result.stdout

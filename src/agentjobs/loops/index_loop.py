@@ -2,10 +2,13 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
+from agentjobs.fair_slots import FairTurns
 from agentjobs.free_space import explain_os_error
 from agentjobs.git.process import GitError
 from agentjobs.inventory.indexing import (
+    DueRepo,
     IndexFailure,
     SpareChild,
     claim_due,
@@ -35,14 +38,19 @@ class IndexLoop:
         *,
         is_able: Callable[[], bool] = lambda: True,
         poms: PomFetcher | None = None,
+        turns: FairTurns | None = None,
+        has_spare: bool = True,
     ) -> None:
         """While `is_able` returns False, the repositories are left to other processes. Without
-        `poms`, versions that published poms set stay unknown."""
+        `poms`, versions that published poms set stay unknown. `turns` are shared with loops that
+        index beside this one, of which only one needs a spare process."""
         self._is_able = is_able
         self._db = db
         self._settings = settings
         self._spare = SpareChild()
         self._poms = poms
+        self._turns = turns or FairTurns()
+        self._has_spare = has_spare
 
     async def run(self) -> None:
         with self._db.changes.listen("index") as signal:
@@ -52,16 +60,20 @@ class IndexLoop:
                     if self._is_able() and await self.index_one():
                         continue
                     if not await signal.wait(_IDLE_SECONDS):
-                        await self._spare.prepare()
+                        if self._has_spare:
+                            await self._spare.prepare()
                         await signal.wait(_POLL_SECONDS)
             finally:
                 await self._spare.close()
 
     async def index_one(self) -> bool:
         """False if no repository was due."""
-        repo = await claim_due(self._db)
-        if repo is None:
-            return False
+        async with self._turns.take(partial(claim_due, self._db)) as repo:
+            if repo is not None:
+                await self._index(repo)
+        return repo is not None
+
+    async def _index(self, repo: DueRepo) -> None:
         git_dir = repositories.path(self._settings.repositories_path, repo.id)
         try:
             result = await index_repository(
@@ -89,4 +101,3 @@ class IndexLoop:
                 repo,
                 "the service cannot write to its disk" if explanation else str(error),
             )
-        return True

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from agentjobs.advisories.scans import (
     DueScan,
@@ -12,6 +13,7 @@ from agentjobs.advisories.scans import (
     make_all_due,
     scan_repository,
 )
+from agentjobs.fair_slots import FairTurns
 from agentjobs.fleet.processes import HEARTBEAT_SECONDS, is_first_process
 from agentjobs.store.database import Database, StoreUnavailable
 from agentjobs.store.leases import run_renewing
@@ -25,7 +27,7 @@ _RESCAN_AFTER_SECONDS = 1.5 * HEARTBEAT_SECONDS
 
 class ScanLoop:
     """`after_scan` acts on the findings. The scan is finished only after it returns, so it is
-    called again after a crash."""
+    called again after a crash. `turns` are shared with loops that scan beside this one."""
 
     name = "scan"
 
@@ -34,10 +36,12 @@ class ScanLoop:
         db: Database,
         chooser: VersionChooser,
         after_scan: Callable[[str], Awaitable[object]],
+        turns: FairTurns | None = None,
     ) -> None:
         self._db = db
         self._chooser = chooser
         self._after_scan = after_scan
+        self._turns = turns or FairTurns()
 
     async def run(self) -> None:
         with self._db.changes.listen("scan") as signal:
@@ -47,9 +51,12 @@ class ScanLoop:
 
     async def scan_one(self) -> bool:
         """False if no repository was due."""
-        scan = await claim_due_scan(self._db)
-        if scan is None:
-            return False
+        async with self._turns.take(partial(claim_due_scan, self._db)) as scan:
+            if scan is not None:
+                await self._scan_claimed(scan)
+        return scan is not None
+
+    async def _scan_claimed(self, scan: DueScan) -> None:
         claim = ScanClaim(self._db, scan)
         try:
             await run_renewing(self._scan(scan), claim.renew, _RENEW_SECONDS)
@@ -60,7 +67,6 @@ class ScanLoop:
             await claim.fail(f"{type(error).__name__}: {error}")
         else:
             await claim.finish()
-        return True
 
     async def _scan(self, scan: DueScan) -> None:
         count = await scan_repository(self._db, scan, self._chooser)

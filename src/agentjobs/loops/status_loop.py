@@ -1,16 +1,14 @@
 """Reports the results of jobs on their pull requests, as they become due.
 
-Runs in every process with an API; each report is written by one of them, under a lease.
+Runs several times in every process with an API, so that a slow platform does not delay the others;
+each report is written by one of them, under a lease.
 """
-
-import asyncio
 
 from agentjobs.platform_sync.statuses import StatusReporter
 from agentjobs.pulls.status_rows import TOPIC, has_due_status
 from agentjobs.store.database import Database
 
 _POLL_SECONDS = 5.0
-_MAX_CONCURRENT = 4
 
 
 class StatusLoop:
@@ -23,17 +21,6 @@ class StatusLoop:
     async def run(self) -> None:
         with self._db.changes.listen(TOPIC) as signal:
             while True:
-                if await has_due_status(self._db):
-                    await self._report_all()
+                while await has_due_status(self._db) and await self._reporter.report_next():
+                    pass
                 await signal.wait(_POLL_SECONDS)
-
-    async def _report_all(self) -> None:
-        """Several at once, so that a slow platform does not delay the others."""
-        reports = (self._report_due() for _ in range(_MAX_CONCURRENT))
-        for failure in await asyncio.gather(*reports, return_exceptions=True):
-            if failure is not None:
-                raise failure
-
-    async def _report_due(self) -> None:
-        while await self._reporter.report_next():
-            pass

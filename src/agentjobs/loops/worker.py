@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from agentjobs.fleet.processes import program_version
 from agentjobs.free_space import FreeSpace
+from agentjobs.jobs.environments.requested_builds import RequestedBuilds
 from agentjobs.jobs.outcomes import Released
 from agentjobs.jobs.queue import leases
 from agentjobs.jobs.queue.claim import ClaimedJob
@@ -146,7 +147,9 @@ class Worker:
                 *self._loops,
             ]
             if self._tools.environments is not None:
-                until_stopped.append(EnvironmentLoop(self._tools, self._tools.environments))
+                requested = RequestedBuilds(self._tools, self._tools.environments)
+                places = self._tools.environments.tools.slots
+                until_stopped += [EnvironmentLoop(requested) for _ in places]
             until_drained: list[Loop] = [
                 self._leases,
                 self._cancels,

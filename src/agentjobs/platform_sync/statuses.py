@@ -5,10 +5,12 @@ A platform that is away delays only the report. Writing it twice does no harm.
 
 import asyncio
 import logging
+from functools import partial
 from typing import NamedTuple
 
 from agentjobs.clock import SECOND_MS
 from agentjobs.connections.health import sync_backoff_ms
+from agentjobs.fair_slots import FairTurns
 from agentjobs.forges.http.client import ApiError, RetryBudget
 from agentjobs.forges.protocol import CommitStatus, ForgeError, RepoAddress, StatusState
 from agentjobs.jobs.states import FINAL
@@ -34,18 +36,22 @@ class Report(NamedTuple):
 
 
 class StatusReporter:
-    """One per process."""
+    """One per process, for several loops."""
 
     def __init__(self, db: Database, settings: Settings, platforms: PlatformSource) -> None:
         self._db = db
         self._public_url = settings.effective_public_url
         self._platforms = platforms
+        self._turns = FairTurns()
 
     async def report_next(self) -> bool:
         """False if none is due."""
-        due = await status_rows.claim_due_status(self._db)
-        if due is None:
-            return False
+        async with self._turns.take(partial(status_rows.claim_due_status, self._db)) as due:
+            if due is not None:
+                await self._report(due)
+        return due is not None
+
+    async def _report(self, due: DueStatus) -> None:
         report = decide_report(due)
         try:
             if report is not None and not is_written(due, report):
@@ -60,7 +66,6 @@ class StatusReporter:
             wait_seconds = ACTIVE_SECONDS if is_active else None
             state = None if report is None else report.state
             await self._db.transact(status_rows.finish, due, state, wait_seconds)
-        return True
 
     async def _write(self, due: DueStatus, report: Report) -> None:
         budget = RetryBudget(RETRY_SECONDS)

@@ -3,6 +3,8 @@
 `due_at` is queue, lease and backoff in one. `platform_sync` writes the statuses.
 """
 
+from collections.abc import Collection
+
 import msgspec
 
 from agentjobs.clock import SECOND_MS
@@ -35,6 +37,7 @@ class DueStatus(msgspec.Struct, frozen=True, kw_only=True):
     pull_state: str
     pull_commit: str
     branch: str
+    organization_id: str
     organization: str
     full_name: str
     external_id: str
@@ -94,9 +97,12 @@ async def has_due_status(db: Database) -> bool:
     return row is not None
 
 
-async def claim_due_status(db: Database) -> DueStatus | None:
-    """The one that has been due longest, of a connection whose platform is not resting."""
-    return await db.transact(_claim)
+async def claim_due_status(db: Database, left_out: Collection[str] = ()) -> DueStatus | None:
+    """The one that has been due longest, of a connection whose platform is not resting.
+
+    Those of the organizations `left_out` are not claimed.
+    """
+    return await db.transact(_claim, list(left_out))
 
 
 async def finish(
@@ -165,7 +171,7 @@ async def latest_error(db: Database, connection_id: str) -> str | None:
     return None if row is None else row["error"]
 
 
-async def _claim(tx: Transaction) -> DueStatus | None:
+async def _claim(tx: Transaction, left_out: list[str]) -> DueStatus | None:
     now = await tx.clock_ms()
     row = await tx.fetch_one(
         "SELECT s.repo_id, s.number, s.failures, s.written_job_id,"
@@ -173,15 +179,17 @@ async def _claim(tx: Transaction) -> DueStatus | None:
         " j.status AS job_status, j.agent AS job_agent, j.error_code AS job_error_code,"
         " j.head_commit AS job_commit, p.state AS pull_state, p.head_commit AS pull_commit,"
         " p.head_branch AS branch, o.name AS organization, r.full_name, r.external_id,"
-        " r.connection_id FROM pull_statuses s"
+        " r.organization_id, r.connection_id FROM pull_statuses s"
         " JOIN pulls p ON p.repo_id = s.repo_id AND p.number = s.number"
         " JOIN repos r ON r.id = s.repo_id JOIN organizations o ON o.id = r.organization_id"
         " JOIN forge_connections c ON c.id = r.connection_id"
         " LEFT JOIN jobs j ON j.id = s.job_id"
         " WHERE s.due_at <= :now AND r.disconnected_at IS NULL AND c.removed_at IS NULL"
         " AND (c.resting_until IS NULL OR c.resting_until <= :now)"
+        " AND r.organization_id NOT IN (SELECT value FROM each(:left_out))"
         " ORDER BY s.due_at LIMIT 1 /*postgresql FOR UPDATE OF s SKIP LOCKED */",
         now=now,
+        left_out=left_out,
     )
     if row is None:
         return None

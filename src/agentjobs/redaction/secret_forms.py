@@ -1,6 +1,7 @@
 """The encodings in which a secret value, or a part of it, may appear in a program's output."""
 
 import base64
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,9 @@ _KINDS = {
 # Other JSON Web Tokens say the same, and other keys have some of the same bytes as a private key,
 # whose lines are searched for anyway.
 _NOT_RANDOM = re.compile(r"eyJ[\w-]*\.|-----BEGIN [^-]*-----[^-]*")
+# Encoders of URLs differ in what they escape, and in the case of the digits.
+_NOT_ESCAPED = ("", "/", "!'()*", ";/?:@&=+$,#!'()*")
+_ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
 def forms_of(values: Iterable[str]) -> set[bytes]:
@@ -62,7 +66,10 @@ def _random_parts(line: str) -> Iterator[str]:
 def _forms(value: str) -> Iterator[bytes]:
     if len(value) < MIN_LENGTH:
         return
-    texts = (value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1])
+    escaped = [quote_plus(value), *(quote(value, safe=safe) for safe in _NOT_ESCAPED)]
+    lowered = [_ESCAPE.sub(lambda match: match[0].lower(), text) for text in escaped]
+    quoted = json.dumps(value)[1:-1]
+    texts = (value, *escaped, *lowered, quoted, quoted.replace("/", "\\/"), html.escape(value))
     yield from (text.encode("utf-8", "replace") for text in texts)
     data = value.encode("utf-8", "replace")
     for offset in range(3):

@@ -16,6 +16,7 @@ from agentjobs.sandbox.cgroup_files import NotDelegated
 from agentjobs.sandbox.factory import open_trial_pods
 from agentjobs.sandbox.process import WARNING
 from agentjobs.sandbox.protocol import SandboxUnavailable
+from agentjobs.sandbox.slots import build_slots
 from agentjobs.sandbox.syscalls import architecture_of_this_machine
 from agentjobs.settings import Settings
 
@@ -81,7 +82,7 @@ async def _describe_pods(settings: Settings) -> SandboxDescription:
 
 
 async def _problems(settings: Settings) -> tuple[str, ...]:
-    highest = settings.sandbox_uid_base + settings.effective_slots
+    highest = settings.sandbox_uid_base + build_slots(settings.effective_slots)[-1]
     if os.geteuid() == 0 and highest > _MAX_UID:
         return (f"sandbox_uid_base is too high for {settings.effective_slots} slots: lower it",)
     try:

@@ -40,6 +40,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     def cpu_text(self) -> str:
         return f"{self.cpu_seconds} second{'s' * (self.cpu_seconds != 1)} of CPU time"
 
+    def divided(self, count: int) -> "Limits":
+        """The share of each of so many sandboxes that have these limits together."""
+        names = ("memory_bytes", "processes", "scratch_bytes", "workspace_bytes", "cpu_seconds")
+        # Rounded up, because 0 means no limit.
+        shares = {name: -(-getattr(self, name) // count) for name in names}
+        return msgspec.structs.replace(self, **shares, cpus=self.cpus / count)
+
     def shell_commands(self, *, own_user: bool = True) -> str:
         """For the shell that execs the agent: a separate program would take 0.5 ms.
 

@@ -3,7 +3,6 @@
 Knows nothing of jobs or sandboxes; `publish` checks what the agent changed.
 """
 
-import asyncio
 import os
 import shutil
 import time
@@ -12,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentjobs.fair_slots import FairSlots
 from agentjobs.git.process import GitError
 from agentjobs.workspace.cache import Cache
 from agentjobs.workspace.checkout_limits import (
@@ -72,8 +72,10 @@ class Workspaces:
         self._templates = Templates(root / "templates", self._session.directory)
         self._spares = Spares(self._copy_ahead, self._repair, self._on_added)
         self._cache = Cache([self._spares, self._templates, mirrors], cache_max_bytes)
-        # More concurrent checkouts than cores slow all of them down.
-        self._slots = asyncio.Semaphore(os.cpu_count() or 1)
+        # More concurrent checkouts than cores slow all of them down. One place more, which no
+        # organization gets alone, keeps those of others from waiting.
+        cores = os.cpu_count() or 1
+        self._slots = FairSlots(cores + 1, per_organization=cores)
 
     @asynccontextmanager
     async def checkout(
@@ -82,6 +84,7 @@ class Workspaces:
         commit: str,
         *,
         owner_uid: int | None,
+        organization_id: str = "",
         into: Path | None = None,
         is_reusable: bool = True,
     ) -> AsyncIterator[Checkout]:
@@ -89,12 +92,13 @@ class Workspaces:
 
         A small tree is moved into the directory `into`, which comes from `create_directory` and
         which the caller removes. A large one is repaired for the next job, unless it is not
-        `is_reusable`. The mirror is kept until the exit. Raises RepoUnavailable.
+        `is_reusable`. The mirror is kept until the exit. Organizations share the places for
+        checkouts. Raises RepoUnavailable.
         """
         try:
             with self._mirrors.in_use(repo_id):
                 async with self._open_checkout(
-                    repo_id, commit, owner_uid, into, is_reusable=is_reusable
+                    organization_id, repo_id, commit, owner_uid, into, is_reusable=is_reusable
                 ) as checkout:
                     yield checkout
         finally:
@@ -104,6 +108,7 @@ class Workspaces:
     @asynccontextmanager
     async def _open_checkout(
         self,
+        organization_id: str,
         repo_id: str,
         commit: str,
         owner_uid: int | None,
@@ -116,7 +121,7 @@ class Workspaces:
         checkout: Checkout | None = None
         try:
             if copy is None:
-                copy = await self._fill(directory, repo_id, commit)
+                copy = await self._fill(directory, organization_id, repo_id, commit)
             checkout = await self._hand_over(copy, owner_uid, into)
             yield checkout
         finally:
@@ -190,8 +195,8 @@ class Workspaces:
         except OSError as error:
             raise _unwritable(error) from error
 
-    async def _fill(self, directory: Path, repo_id: str, commit: str) -> Copy:
-        async with self._slots:
+    async def _fill(self, directory: Path, organization_id: str, repo_id: str, commit: str) -> Copy:
+        async with self._slots.hold(organization_id):
             try:
                 copy = await run_in_thread(self._copy, directory, repo_id, commit)
                 if copy is not None:

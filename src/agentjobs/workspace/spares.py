@@ -67,9 +67,9 @@ class Spares:
         """An available spare, or one under repair, which is faster than a new copy."""
         key = repo_id, commit
         while (spare := self._newest(key)) is None:
-            repairs = [
-                task for task, repairing_key in self._repairing.items() if repairing_key == key
-            ]
+            # The others wait for repairs that may take longer than a copy.
+            in_progress = list(self._repairing.items())[:1]
+            repairs = [task for task, repairing_key in in_progress if repairing_key == key]
             if self._waiting[key] >= len(repairs):
                 return None
             self._waiting[key] += 1

@@ -22,7 +22,10 @@ from agentjobs.advisories.packages import (
 from agentjobs.advisories.scans import ScanClaim, claim_due_scan, make_all_due
 from agentjobs.advisories.version_choice import Choice, choose_version
 from agentjobs.loops.scan_loop import ScanLoop
+from agentjobs.organizations.organizations import create_organization
+from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
+from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from tests.support.findings import ORGANIZATION, add_repo, due_scans, make_due, set_dependencies
 from tests.support.osv_records import CVSS_HIGH, LATER, record
@@ -290,3 +293,22 @@ async def test_packages_have_the_findings_of_one_repository_about_them(
 
 async def _disconnect(tx: Transaction) -> None:
     await tx.execute("UPDATE repos SET disconnected_at = 1")
+
+
+async def test_an_organization_with_few_repositories_does_not_wait_for_one_with_many(
+    harness: ScanHarness,
+) -> None:
+    other = await create_organization(harness.db, Plans(DEFAULT_PLANS), "few", "free")
+    many = [await add_repo(harness.db, f"acme/{number}", VULNERABLE) for number in range(3)]
+    few = await add_repo(harness.db, "few/shop", VULNERABLE, other.id)
+    for due_at, repo_id in enumerate((*many, few), 1):
+        await harness.db.transact(_due_since, repo_id, due_at)
+    while await harness.loop.scan_one():
+        pass
+    assert harness.acted_on_repo_ids == [many[0], few, *many[1:]]
+
+
+async def _due_since(tx: Transaction, repo_id: str, due_at: int) -> None:
+    await tx.execute(
+        "UPDATE repos SET scan_due_at = :due_at WHERE id = :id", id=repo_id, due_at=due_at
+    )

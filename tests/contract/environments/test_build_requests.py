@@ -1,6 +1,10 @@
 """Builds that people request, and what they see of them, on both stores."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -8,18 +12,20 @@ from prometheus_client import CollectorRegistry
 from agentjobs.environments import build_queries, builds
 from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.environments.repo_settings import load_repo_settings
+from agentjobs.environments.worker_environments import WorkerEnvironments
 from agentjobs.jobs.environments.build_requests import request_environment_build
+from agentjobs.jobs.environments.requested_builds import RequestedBuilds
 from agentjobs.jobs.environments.status import EnvironmentStatus, can_build, load_status
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.workers import drain_worker
+from agentjobs.loops.environment_loop import EnvironmentLoop
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.repos.queries import RepoView, find_repo
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Row
 from agentjobs.web.metrics.environments import EnvironmentMetrics
 from tests.support.jobs import JobHarness
 
 LOCATION = "0123456789abcdef"
-CREDENTIAL = b"x" * 32
 
 
 class Environments:
@@ -35,7 +41,7 @@ class Environments:
         )
 
     async def claim(self) -> str:
-        claimed = await builds.claim_requested(self.db, LOCATION, CREDENTIAL)
+        claimed = await builds.claim_requested(self.db, LOCATION, b"x" * 32)
         assert claimed is not None
         return claimed.id
 
@@ -163,3 +169,28 @@ async def test_metrics_count_snapshots_and_builds(environments: Environments) ->
         assert value("agentjobs_environment_builds_active", {"state": "queued"}) == 1
         result = {"result": "ready"}
         assert value("agentjobs_environment_builds_finished_total", result) == 1
+
+
+async def test_a_repository_that_is_fetched_slowly_delays_no_build_of_another_organization(
+    harness: JobHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: asyncio.Queue[str] = asyncio.Queue()
+
+    async def never_end(_: RequestedBuilds, repo: Row, *__: str) -> str:
+        fetched.put_nowait(repo["full_name"])
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(RequestedBuilds, "_fetch", never_end)
+    for name in ("slow", "quick"):
+        caller = await harness.organization(name)
+        repo = await find_repo(harness.db, caller.organization_id, f"{name}/shop")
+        await request_environment_build(harness.db, caller.organization_id, repo)
+    tools: Any = SimpleNamespace(context=harness.context, slots=(0, 1))
+    environments = WorkerEnvironments(harness.db, tmp_path, tools, cache_max_bytes=0)
+    requested = RequestedBuilds(tools, environments)
+    loops = [asyncio.create_task(EnvironmentLoop(requested).run_all()) for _ in tools.slots]
+    async with asyncio.timeout(20):
+        assert [await fetched.get(), await fetched.get()] == ["slow/shop", "quick/shop"]
+    for loop in loops:
+        loop.cancel()
+    await asyncio.wait(loops)

@@ -1,10 +1,12 @@
 """Builds of environments as rows, on both databases."""
 
 from agentjobs.environments import build_queries, builds
+from agentjobs.environments.build import BuildTask
 from agentjobs.environments.build_queries import KEPT_ROWS
 from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.environments.key import CacheFile, EnvironmentRequest
+from agentjobs.environments.network import SetupAccess
 from agentjobs.store.database import Database, Transaction
 
 HERE, THERE = "location-a", "location-b"
@@ -26,6 +28,17 @@ def a_build(request: EnvironmentRequest | None = None, location: str | None = HE
         branch="main",
         location=location,
         request=request,
+    )
+
+
+def a_task(build_id: str, request: EnvironmentRequest, organization_id: str = "org_1") -> BuildTask:
+    return BuildTask(
+        build_id=build_id,
+        organization_id=organization_id,
+        repo_id="repo_1",
+        commit="",
+        request=request,
+        access=SetupAccess(),
     )
 
 

@@ -10,7 +10,7 @@ from agentjobs.environments import build_queries, builds, worker_environments
 from agentjobs.environments.worker_environments import BuildHooks, WorkerEnvironments
 from agentjobs.sandbox.protocol import ImageUnavailable, SandboxError, SandboxLost
 from agentjobs.store.database import Database
-from tests.contract.environments.test_builds import a_build, a_request
+from tests.contract.environments.test_builds import a_build, a_request, a_task
 
 
 async def end_of_build(
@@ -30,16 +30,11 @@ async def end_of_build(
     async def end(waits_for: str | None) -> None:
         ends.append(waits_for)
 
-    tools: Any = SimpleNamespace()
+    tools: Any = SimpleNamespace(slots=(0, 1))
     environments = WorkerEnvironments(database, directory, tools, cache_max_bytes=0)
     request = a_request()
     build_id = await builds.begin_build(database, a_build(request))
-    task: Any = SimpleNamespace(
-        build_id=build_id,
-        repo_id="repo_1",
-        request=request,
-        access=SimpleNamespace(secret_values=()),
-    )
+    task = a_task(build_id, request)
     environments.start_build(task, BuildHooks(renew=nothing, end=end))
     await environments.wait_until_idle()
     failure = await build_queries.find_failure(database, "repo_1", request.request_key, 0)

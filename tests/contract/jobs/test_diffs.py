@@ -11,8 +11,8 @@ from agentjobs.jobs.views.detail_queries import DiffSize, load_details
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
+from tests.support.git_commands import git_output
 from tests.support.jobs import JobHarness
-from tests.support.local_repository import git_output
 
 
 def commit(source: Path, **files: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from agentjobs.advisories.findings import findings_of_repo
 from agentjobs.agents.catalog import Catalog
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest, RepoAddress
+from agentjobs.inventory.indexing import read_dependencies
 from agentjobs.jobs import open_pulls
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.cancel import cancel_job
@@ -73,6 +74,12 @@ class Repository:
         """Its commit is gone, but it is still listed as open."""
         run_git(self._bare, "update-ref", "-d", f"refs/heads/b{number}")
         run_git(self._bare, "gc", "-q", "--prune=now")
+
+    def remove_file_of_pull(self, number: int) -> None:
+        """As after a fetch that was refused because the platform did not send the file."""
+        blob = run_git(self._bare, "rev-parse", f"refs/heads/b{number}:requirements.txt")
+        run_git(self._bare, "update-ref", "-d", f"refs/heads/b{number}")
+        (self._bare / "objects" / blob[:2] / blob[2:]).unlink()
 
     def _commit(self, requirements: str) -> str:
         (self.tree / "requirements.txt").write_text(requirements)
@@ -170,6 +177,25 @@ async def test_what_an_unreadable_pull_request_proposed_still_counts(
     }
     await harness.db.transact(_close_pulls)
     assert len(await reconcile(harness.context, repo_id, reader)) == 2
+
+
+async def test_a_pull_request_that_names_a_file_of_another_repository_learns_nothing_of_it(
+    harness: JobHarness, tmp_path: Path
+) -> None:
+    acme = await harness.organization()
+    await set_organization_threshold(harness.db, "acme", "low")
+    repo_id = await add_findings(harness, acme, REQUESTS)
+    repository = Repository(harness, repo_id, tmp_path)
+    await repository.open_pull(1, "requests==2.31.0\npyyaml==5.3\n")
+    # The index of a repository that has the file caches what is in it, by its hash.
+    other = repository.tree / ".git"
+    head = run_git(repository.tree, "rev-parse", "HEAD")
+    assert (await read_dependencies(other, head, harness.context.settings)).dependencies
+    repository.remove_file_of_pull(1)
+    reader = OpenPullReader(harness.db, harness.context.settings, None)
+    assert len(await reconcile(harness.context, repo_id, reader)) == 1
+    findings = await findings_of_repo(harness.db, repo_id)
+    assert await pulls_for_findings(harness.db, findings) == {}
 
 
 async def test_a_known_pull_request_counts_although_many_newer_ones_are_open(

@@ -54,7 +54,8 @@ from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
 from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
-from tests.support.local_repository import Platform, make_platform, make_repository
+from tests.support.git_commands import make_repository
+from tests.support.local_repository import Platform, make_platform
 from tests.support.receiver import receiver
 
 ADA = Actor("user", "ada@example.com", "usr_1", "203.0.113.9")

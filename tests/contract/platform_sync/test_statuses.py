@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from agentjobs.forges.protocol import CommitStatus, ForgeError
+from agentjobs.forges.protocol import CommitStatus, ForgeError, RepoAddress
 from agentjobs.git.remote import Remote
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.outcomes import Failed
@@ -239,3 +239,27 @@ async def test_closed_pull_requests_and_disconnected_repositories_get_no_report(
     await statuses.env.execute("UPDATE pulls SET state = 'merged'")
     assert await statuses.report() == []
     assert await statuses.row() == (None, False, 0)
+
+
+async def test_reports_to_a_slow_platform_leave_the_other_loops_to_other_organizations(
+    statuses: Statuses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    write = statuses.env.platform.set_status
+
+    async def answer_late(address: RepoAddress, status: CommitStatus) -> None:
+        asked.set()
+        await may_answer.wait()
+        await write(address, status)
+
+    monkeypatch.setattr(statuses.env.platform, "set_status", answer_late)
+    for number in (7, 8):
+        await statuses.env.finish(await statuses.open_pull(number), number)
+    first = asyncio.create_task(statuses.reporter.report_next())
+    await asked.wait()
+    async with asyncio.timeout(15):
+        assert not await statuses.reporter.report_next()
+    may_answer.set()
+    assert await first
+    assert await statuses.reporter.report_next()
+    assert [status.state for status in statuses.written] == ["success", "success"]

@@ -11,7 +11,8 @@ from zipfile import ZipFile
 import pytest
 
 from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed
-from tests.support.cli_process import PROGRAM, CommandLine, InProcessCommandLine, make_repository
+from tests.support.cli_process import PROGRAM, CommandLine, make_repository
+from tests.support.in_process_cli import InProcessCommandLine
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 import trustme
 
-from tests.support.cli_process import InProcessCommandLine
+from tests.support.in_process_cli import InProcessCommandLine
 from tests.support.osv_records import CVSS_HIGH, record, write_bucket
 from tests.support.scripted_server import server_tls
 

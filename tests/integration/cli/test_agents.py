@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_process import CommandLine, InProcessCommandLine
+from tests.support.cli_process import CommandLine
+from tests.support.in_process_cli import InProcessCommandLine
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from agentjobs.cli.backup.repository_copy import copy_repository
 from agentjobs.store import backup as store_backup
 from agentjobs.store.backup import POSTGRESQL_COPY
 from agentjobs.store.database import StoreError
-from tests.support.cli_process import InProcessCommandLine, make_repository
+from tests.support.cli_process import make_repository
+from tests.support.in_process_cli import InProcessCommandLine
 
 
 @pytest.fixture

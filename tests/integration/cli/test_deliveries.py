@@ -14,8 +14,9 @@ from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
-from tests.support.cli_process import InProcessCommandLine, until
+from tests.support.cli_process import until
 from tests.support.deliveries import DeliveryHarness, attempt
+from tests.support.in_process_cli import InProcessCommandLine
 from tests.support.receiver import receiver
 
 ESCAPE = "\x1b]0;owned\x07"

@@ -17,8 +17,8 @@ from agentjobs.repos.queries import find_repo
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from tests.support.cli_process import InProcessCommandLine
-from tests.support.local_repository import make_repository
+from tests.support.git_commands import make_repository
+from tests.support.in_process_cli import InProcessCommandLine
 
 COMMAND = ("repos", "environment")
 NAME = "acme/shop"

@@ -15,13 +15,14 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
 from agentjobs.tickets.trackers import NewTracker, add_tracker
-from tests.support.cli_process import PROGRAM, CommandResult, InProcessCommandLine
+from tests.support.cli_process import PROGRAM, CommandResult
 from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.faults import forbidden, missing
 from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
 from tests.support.forge_servers.jira import JiraServer
+from tests.support.in_process_cli import InProcessCommandLine
 
 SERVERS: dict[str, type[ContractServer]] = {
     "github": GitHubServer,

@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 
 from agentjobs.store.revisions import known_revisions
-from tests.support.cli_process import InProcessCommandLine
 from tests.support.earlier_schema import migrate_to
+from tests.support.in_process_cli import InProcessCommandLine
 
 LATEST = known_revisions()[-1]
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tests.support.cli_process import InProcessCommandLine
-from tests.support.local_repository import make_repository
+from tests.support.git_commands import make_repository
+from tests.support.in_process_cli import InProcessCommandLine
 
 COMMAND = ("repos", "environment")
 NAME = "acme/shop"

@@ -20,8 +20,9 @@ from agentjobs.organizations.pauses import resume
 from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
 from agentjobs.store.revisions import known_revisions
-from tests.support.cli_process import InProcessCommandLine, make_repository
+from tests.support.cli_process import make_repository
 from tests.support.earlier_schema import migrate_to
+from tests.support.in_process_cli import InProcessCommandLine
 from tests.support.jobs import job_harness
 
 ENDPOINT = "https://receiver.example/hook"

@@ -11,8 +11,9 @@ import pytest
 
 from agentjobs.organizations import key_rotation
 from agentjobs.organizations.key_file import KEY_FILE, KeyFile
-from tests.support.cli_process import PROGRAM, InProcessCommandLine, until
-from tests.support.local_repository import make_repository
+from tests.support.cli_process import PROGRAM, until
+from tests.support.git_commands import make_repository
+from tests.support.in_process_cli import InProcessCommandLine
 
 VALUE = "sk-ant-" + "x1" * 30
 

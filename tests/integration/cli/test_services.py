@@ -13,11 +13,11 @@ import pytest
 from agentjobs.build_info import describe_build
 from tests.support.cli_process import (
     CommandLine,
-    InProcessCommandLine,
     RunningService,
     make_repository,
     until,
 )
+from tests.support.in_process_cli import InProcessCommandLine
 
 AGENTS = "".join(
     f"""

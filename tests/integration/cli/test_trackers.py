@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_process import CommandResult, InProcessCommandLine
+from tests.support.cli_process import CommandResult
 from tests.support.forge_servers.jira import ACCOUNT, JiraServer
+from tests.support.in_process_cli import InProcessCommandLine
 
 Run = Callable[..., Awaitable[CommandResult]]
 

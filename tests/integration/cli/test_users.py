@@ -12,7 +12,7 @@ from agentjobs.organizations.password_resets import RESET_PREFIX
 from agentjobs.organizations.sign_in_links import LINK_PREFIX
 from agentjobs.organizations.tokens import is_well_formed
 from tests.support import preloaded_cli
-from tests.support.cli_process import InProcessCommandLine
+from tests.support.in_process_cli import InProcessCommandLine
 from tests.support.users import PASSWORD, make_passwords_cheap
 
 PUBLIC_URL = "https://jobs.example.com/agents"

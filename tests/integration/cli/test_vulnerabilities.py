@@ -8,8 +8,9 @@ import pytest
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.queries import find_repo
 from agentjobs.store.opening import open_database
-from tests.support.cli_process import InProcessCommandLine, make_repository
+from tests.support.cli_process import make_repository
 from tests.support.dependencies import fault, package, store_findings
+from tests.support.in_process_cli import InProcessCommandLine
 
 REQUESTS = package("PyPI", "requests", "2.30.0", manifest="requirements.txt")
 

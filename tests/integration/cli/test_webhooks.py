@@ -16,7 +16,8 @@ from agentjobs.organizations.audit import Actor
 from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.signing import body_signature
 from tests.support import preloaded_cli
-from tests.support.cli_process import PROGRAM, CommandLine, InProcessCommandLine
+from tests.support.cli_process import PROGRAM, CommandLine
+from tests.support.in_process_cli import InProcessCommandLine
 from tests.support.receiver import receiver
 
 # An address that needs no lookup and never receives a request.

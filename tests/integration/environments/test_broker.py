@@ -2,19 +2,26 @@
 
 import asyncio
 import base64
+import contextlib
 import gzip
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from agentjobs.environments import broker as brokers
+from agentjobs.environments.brokered_host import BrokeredHost
+from agentjobs.environments.network import BROKER_PORTS, open_broker
 from agentjobs.gateway import port_server
+from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from tests.support.brokered import SECRET, broker_harness, files
-from tests.support.forge_servers.authority import tls
+from agentjobs.sandbox.ports import SandboxPorts
+from tests.support.brokered import LOOPBACK, SECRET, broker_harness, files
+from tests.support.forge_servers.authority import authorities, tls
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 from tests.support.stores import until
 
@@ -156,6 +163,19 @@ async def test_a_host_that_repeats_the_credential_does_not_reveal_it(
         assert (text[size:], headers["X-Echo"]) == (2 * masked, masked)
         assert int(headers["Content-Length"]) == len(text)
         assert "Set-Cookie" not in headers
+
+
+async def test_the_credential_is_masked_however_the_host_escapes_it(tmp_path: Path) -> None:
+    forms = [quote(SECRET), quote(SECRET, safe="").lower(), SECRET.replace("/", "\\/")]
+
+    async def repeat(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text="\n".join(forms), headers={"Location": f"/?token={forms[0]}"})
+
+    async with broker_harness(repeat, tmp_path) as harness:
+        _, text, headers = await harness.send("/")
+
+        assert text.splitlines() == ["*" * len(form) for form in forms]
+        assert headers["Location"].endswith("*" * len(forms[0]))
 
 
 async def test_a_password_is_masked_in_its_decoded_form_too(tmp_path: Path) -> None:
@@ -330,3 +350,52 @@ async def test_a_closed_broker_ends_its_requests(tmp_path: Path) -> None:
 
         with pytest.raises(aiohttp.ClientError):
             await asking
+
+
+@asynccontextmanager
+async def broker_of(secret: str, host: str, directory: Path) -> AsyncIterator[str]:
+    """The address of a run's own broker that may send anything to the host."""
+    header, methods = "Authorization: Bearer {secret}", ("GET", "POST")
+    brokered = BrokeredHost(name="x", host=host, header=header, secret=secret, methods=methods)
+    allowed, ca_file = AllowList.parse(LOOPBACK), str(authorities(directory))
+    async with open_broker([brokered], allowed, ca_file, lambda _: None) as broker_ports:
+        ports = SandboxPorts(broker_ports)
+        try:
+            yield (await ports.open_on_host())[BROKER_PORTS.start]
+        finally:
+            await ports.close()
+
+
+async def test_a_body_that_the_host_takes_as_a_request_does_not_reach_into_another_run(
+    tmp_path: Path,
+) -> None:
+    smuggled = b"POST /collect HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n"
+    connections: list[list[bytes]] = []
+
+    async def ignore_bodies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests: list[bytes] = []
+        connections.append(requests)
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                requests.append(head)
+                # It waits for the body of the smuggled request.
+                if head != smuggled:
+                    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.close()
+
+    server = await asyncio.start_server(ignore_bodies, "127.0.0.1", 0, ssl=tls())
+    async with server, aiohttp.ClientSession() as http:
+        host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with (
+            broker_of("the attackers own", host, tmp_path) as own,
+            broker_of("of another organization", host, tmp_path) as other,
+        ):
+            async with http.post(f"http://{own}/", data=smuggled) as response:
+                assert response.status == 200
+            async with http.get(f"http://{other}/") as response:
+                assert response.status == 200
+
+            attacked, untouched = connections
+            assert smuggled in attacked
+            assert not any(b"another organization" in request for request in attacked)
+            assert len(untouched) == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.environments.images import images as images_module
 from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
 from agentjobs.environments.images.model import RegistryCredential
 from tests.support.image_registry import PASSWORD, USERNAME, ImageRegistry, with_password
@@ -94,10 +95,12 @@ async def test_an_image_that_the_sandbox_fetches_is_only_described(
     assert image.entrypoint == ("/bin/entry",)
     assert harness.images.find("org_a", image.digest) == image
     assert harness.images.find("org_b", image.digest) is None
-    # Of its blobs, only the configuration was read.
-    downloads = private_registry.downloads()
-    assert downloads
-    assert not set(downloads) & set(build_image.layers)
+    # Its layers were downloaded as a proof, and not kept.
+    assert set(private_registry.downloads()) >= set(build_image.layers)
+    assert not (harness.directory / "layouts").exists()
+    private_registry.forget_requests()
+    assert await harness.fetch(reference, credential) == image
+    assert private_registry.downloads() == []
     with harness.images.hold(image.digest):
         assert not await harness.images.remove(image.digest)
     assert await harness.images.remove(image.digest)
@@ -108,17 +111,26 @@ async def test_an_image_that_the_sandbox_fetches_is_only_described(
 async def test_a_second_fetch_reads_the_manifest_only(
     harness: ImagesHarness, registry: ImageRegistry, build_image: ImageLayout
 ) -> None:
-    first = await harness.fetch(f"{registry.name}/acme/build:1")
-    inode = first.root.stat().st_ino
+    await harness.fetch(f"{registry.name}/acme/build:1")
     registry.forget_requests()
     await harness.fetch(f"{registry.name}/acme/build:1")
-    other = await harness.fetch(f"{registry.name}/acme/build:1", organization="org_b")
-    assert other.root.stat().st_ino == inode
     assert registry.downloads() == []
     assert {request.split()[1] for request in registry.requests()} == {
         "/v2/",
         "/v2/acme/build/manifests/1",
     }
+
+
+async def test_another_organization_downloads_an_image_that_is_then_shared(
+    harness: ImagesHarness, registry: ImageRegistry, build_image: ImageLayout
+) -> None:
+    reference = f"{registry.name}/acme/build:1"
+    first = await harness.fetch(reference)
+    registry.forget_requests()
+    other = await harness.fetch(reference, organization="org_b")
+    assert set(registry.downloads()) >= set(build_image.layers)
+    assert other.root.stat().st_ino == first.root.stat().st_ino
+    assert harness.output.count(b"Unpacking the image") == 1
 
 
 async def test_a_pinned_image_that_is_here_needs_no_registry(
@@ -133,15 +145,21 @@ async def test_a_pinned_image_that_is_here_needs_no_registry(
     assert registry.requests() != []
 
 
+@pytest.mark.parametrize("fetches_images", [False, True], ids=["unpacked", "described"])
 async def test_fetches_at_the_same_time_download_and_unpack_once(
-    harness: ImagesHarness, registry: ImageRegistry, build_image: ImageLayout
+    tmp_path: Path, registry: ImageRegistry, build_image: ImageLayout, *, fetches_images: bool
 ) -> None:
+    harness = ImagesHarness(
+        tmp_path / "environments", [registry.name], fetches_images=fetches_images
+    )
     reference = f"{registry.name}/acme/build:1"
+    registry.forget_requests()
     images = await asyncio.gather(*(harness.fetch(reference) for _ in range(3)))
     assert len(set(map(str, images))) == 1
     layers = [digest for digest in registry.downloads() if digest in build_image.layers]
     assert sorted(layers) == sorted(build_image.layers)
-    assert harness.output.count(b"Unpacking the image") == 1
+    assert harness.output.count(b"Unpacking the image") == (0 if fetches_images else 1)
+    harness.session.close()
 
 
 async def test_an_organization_without_the_right_gets_no_image_that_another_unpacked(
@@ -285,13 +303,12 @@ async def test_the_cache_is_listed_with_its_owners(
     assert stored.digest == image.digest
     assert stored.organization_ids == {"org_a", "org_b"}
     assert stored.size_bytes == image.size_bytes
-    [layers] = await harness.images.layers()
-    assert layers.organization_id == "org_a"
-    assert layers.size_bytes >= sum(
-        build_image.blob(each).stat().st_size for each in build_image.layers
-    )
+    layers = await harness.images.layers()
+    assert {entry.organization_id for entry in layers} == {"org_a", "org_b"}
+    size_bytes = sum(build_image.blob(digest).stat().st_size for digest in build_image.layers)
+    assert all(entry.size_bytes >= size_bytes for entry in layers)
     await harness.images.remove_layers("org_a")
-    assert await harness.images.layers() == []
+    assert [entry.organization_id for entry in await harness.images.layers()] == ["org_b"]
 
 
 async def test_a_changed_layer_on_disk_is_noticed_and_downloaded_again(
@@ -303,7 +320,21 @@ async def test_a_changed_layer_on_disk_is_noticed_and_downloaded_again(
     content = bytearray(blob.read_bytes())
     content[-1] ^= 1
     blob.write_bytes(content)
-    with pytest.raises(ImageError):
-        await harness.fetch(f"{registry.name}/acme/build:1")
-    assert harness.image_directories() == []
+    registry.forget_requests()
     assert await harness.fetch(f"{registry.name}/acme/build:1") == image
+    assert build_image.layers[0] in registry.downloads()
+    assert build_image.layers[1] not in registry.downloads()
+
+
+async def test_layers_of_a_download_that_lasts_are_not_waited_for(
+    harness: ImagesHarness,
+    registry: ImageRegistry,
+    build_image: ImageLayout,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images_module, "LAYERS_WAIT_SECONDS", 0.01)
+    await harness.fetch(f"{registry.name}/acme/build:1")
+    async with harness.images._locks.hold("layers-org_a"):
+        assert not await harness.images.remove_layers("org_a")
+    assert await harness.images.layers() != []
+    assert await harness.images.remove_layers("org_a")

@@ -13,9 +13,9 @@ from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError, git
 from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, basic_authorization
 from agentjobs.outbound.guard.addresses import AllowList
+from tests.support.git_commands import git_output, make_repository
 from tests.support.git_server import until
 from tests.support.https_git_server import HttpsOrigin, https_origin, silent_server
-from tests.support.local_repository import git_output, make_repository
 from tests.support.workspace_git_server import OriginServer, origin_server
 
 HERE = AllowList.parse(["127.0.0.0/8"])

@@ -3,7 +3,7 @@
 from agentjobs.forges.protocol import ForgeError
 from tests.support.forge_adapters import BRANCHES, PlatformHarness
 from tests.support.forge_servers.faults import forbidden
-from tests.support.local_repository import git_output
+from tests.support.git_commands import git_output
 
 HEAD = BRANCHES[0]
 

@@ -31,7 +31,7 @@ from tests.support.forge_adapters import (
     PlatformHarness,
 )
 from tests.support.forge_servers import push_refusals
-from tests.support.local_repository import git_output
+from tests.support.git_commands import git_output
 
 
 async def run_git(remote: Remote, *arguments: str, **places: Path) -> GitResult:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from agentjobs.forges.protocol import ForgeError, NewCommit, RepoAddress, SigningPlatform
-from agentjobs.git.signing import SigningKey
 from agentjobs.jobs.run import platform_signing
 from agentjobs.jobs.run.earlier_attempt import PushedWork
 from agentjobs.jobs.run.hosted_repo import HostedRepo
@@ -18,7 +17,7 @@ from tests.support.forge_adapters import PlatformHarness, platform_harness
 from tests.support.forge_servers import push_refusals
 from tests.support.forge_servers.faults import forbidden, server_error, web_page
 from tests.support.forge_servers.github import GitHubServer
-from tests.support.local_repository import commit_files, git_output
+from tests.support.git_commands import commit_files, git_output
 from tests.support.signatures import verify_commit
 
 COMMITS = "POST /repos/{owner}/{repo}/git/commits"
@@ -86,8 +85,7 @@ async def test_github_makes_and_signs_the_same_change(
         assert shown == f"{run.work.base} agentjobs[bot]|GitHub|{MESSAGE.rstrip()}"
         # Executable files, links and large files are the same.
         assert git_output("diff", run.work.commit, signed.commit, cwd=run.mirror) == ""
-        assert isinstance(run.server.signing_key, SigningKey)
-        key = run.server.signing_key.public_text
+        key = run.server.signing_public_key
         assert verify_commit(run.mirror, signed.commit, f"noreply@github.com {key}").returncode == 0
         assert (run.refs(), run.warnings) == ("", [])
 
@@ -101,7 +99,7 @@ async def test_work_that_github_does_not_sign_is_published_with_a_warning(
     async with platform_harness("github-app", tmp_path, template) as harness:
         run = Run(harness, tmp_path, monkeypatch)
         # GitHub Enterprise Server does so unless its operator has configured a key.
-        run.server.signing_key = None
+        run.server.signs_commits = False
         assert await run.sign() == run.work
         harness.row.push_refusal = push_refusals.GITHUB_RULESET
         assert await run.sign() == run.work

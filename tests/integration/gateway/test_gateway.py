@@ -141,6 +141,22 @@ async def test_a_model_without_a_price_is_refused_while_a_budget_applies(db: Dat
         assert harness.provider.requests == []
 
 
+async def test_options_that_may_cost_extra_never_reach_the_provider_while_a_budget_applies(
+    db: Database,
+) -> None:
+    async with gateway_harness(db, [REPLY], day_usd=1) as harness:
+        for name in ("web_search_options", "audio", "plugins"):
+            status, body = await harness.ask(body=chat(**{name: {}}))
+            assert (status, body["error"]["code"]) == (400, "cost_unknown")
+        assert harness.provider.requests == []
+
+        assert (await harness.ask(body=chat(enable_search={})))[0] == 200
+
+        (request,) = harness.provider.requests
+        assert "enable_search" not in request.body
+        assert "enable_search" in harness.notes[-1]
+
+
 async def test_without_a_budget_a_model_without_a_price_is_free_and_noted_once(
     db: Database,
 ) -> None:

@@ -12,7 +12,7 @@ from agentjobs.local_git import diffs
 from agentjobs.local_git.diffs import diff_between, file_diff_between, read_unified
 from agentjobs.local_git.patch import Entry
 from agentjobs.local_git.unified_diff import parse_unified
-from tests.support.local_repository import git_output
+from tests.support.git_commands import git_output
 
 MEBIBYTE = 1024 * 1024
 

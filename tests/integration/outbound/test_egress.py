@@ -149,9 +149,9 @@ def test_a_tunnel_relays_the_end_of_one_side_and_keeps_the_other(on_loop: OnLoop
     async def check() -> None:
         async with proxy_for(_echo_at_the_end) as harness:
             reader, writer = await harness.tunnel()
-            writer.write(b"x" * 300_000)
+            writer.write(bytes(300_000))
             writer.write_eof()
-            assert await reader.read() == b"received " + b"x" * 300_000
+            assert await reader.read() == b"received " + bytes(300_000)
             writer.close()
 
     on_loop(check())
@@ -528,3 +528,55 @@ def test_a_direct_connection_is_checked_like_a_tunnel(on_loop: OnLoop) -> None:
             assert "evil.test" in line
 
     on_loop(check())
+
+
+def _plain(host: str) -> bytes:
+    return b"GET / HTTP/1.1\r\nHost: %s\r\n\r\n" % host.encode()
+
+
+async def test_plain_http_reaches_only_the_host_of_its_tunnel() -> None:
+    received: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        received.append(await reader.read())
+
+    async with proxy_for(answer) as harness:
+        expected = b"GET / HTTP/1.1\r\nHost: ok.test:%d\r\nConnection: close\r\n\r\n"
+        reader, writer = await harness.tunnel()
+        writer.write(_plain("OK.test.") + _plain("evil.test"))
+        assert await reader.readuntil(b"ok")
+        writer.write(_plain("evil.test"))
+        writer.transport.abort()
+        await eventually(lambda: received == [expected % harness.server_port, b""])
+        received.clear()
+
+        reader, writer = await harness.tunnel()
+        writer.write(_plain("evil.test"))
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+        (line,) = harness.refused
+        assert line.startswith(f"a connection to ok.test:{harness.server_port} was closed:")
+        assert "another host: 'evil.test'" in line
+        assert received == []
+
+
+async def test_nothing_follows_the_one_request_that_the_proxy_forwards() -> None:
+    received: list[bytes] = []
+
+    async def collect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        received.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.write_eof()
+        received.append(await reader.read())
+
+    async with proxy_for(collect) as harness:
+        for body in (b"", b"body"):
+            head = harness.get(f"Content-Length: {len(body)}")
+            answer = await harness.say(head + body + _plain("evil.test"))
+            assert answer.endswith(b"\r\n\r\nok")
+            await eventually(lambda: len(received) == 2)
+            assert received[1] == body
+            received.clear()

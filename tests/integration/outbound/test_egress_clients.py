@@ -213,6 +213,24 @@ async def test_an_unlisted_host_is_refused_with_a_reason_and_reported_once(
     assert harness.server.requests == []
 
 
+async def test_an_allowed_host_does_not_lead_to_another_over_plain_http(
+    harness: EgressHarness,
+) -> None:
+    answers = await harness.shell(
+        "for way in '' '--proxytunnel' '--noproxy *'; do set -f;"
+        " curl $way -sS -H 'Host: evil.test' $HTTP/hello 2>&1 || true;"
+        " curl $way -fsS $HTTP/hello; done"
+    )
+    # The proxy replaces the header, as the standard requires; a tunnel is closed.
+    assert [answer.split(":")[0] for answer in answers] == [
+        *(f"hello {HOST}", f"hello {HOST}"),
+        *("curl", f"hello {HOST}") * 2,
+    ]
+    assert len(harness.server.requests) == 4
+    (line,) = harness.refused
+    assert "evil.test" in line
+
+
 @pytest.mark.parametrize(
     "target",
     [

@@ -19,7 +19,8 @@ from agentjobs.pulls.maintenance import tidy_repositories
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.database import Database, Transaction
-from tests.support.local_repository import Platform, git_output, make_platform
+from tests.support.git_commands import git_output
+from tests.support.local_repository import Platform, make_platform
 
 HERE = ("acme", "acme/shop")
 BRANCH = "agentjobs/fixer/one"

@@ -15,7 +15,8 @@ from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.merge_check import check_merge
 from agentjobs.pulls.pulls import get_pull
 from agentjobs.store.database import Database
-from tests.support.local_repository import Platform, git_output, make_platform
+from tests.support.git_commands import git_output
+from tests.support.local_repository import Platform, make_platform
 
 HERE = ("acme", "acme/shop")
 

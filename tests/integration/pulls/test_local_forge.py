@@ -18,15 +18,8 @@ from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import Pull, close_pull, get_pull, list_pulls, ready_pull
 from agentjobs.pulls.pushes import record_push
 from agentjobs.store.database import Database, Transaction
-from tests.support.local_repository import (
-    CREDENTIAL,
-    PUBLIC_URL,
-    Platform,
-    commit_files,
-    git_output,
-    make_platform,
-    make_repository,
-)
+from tests.support.git_commands import commit_files, git_output, make_repository
+from tests.support.local_repository import CREDENTIAL, PUBLIC_URL, Platform, make_platform
 
 HERE = ("acme", "acme/shop")
 

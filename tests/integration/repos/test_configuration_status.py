@@ -14,7 +14,7 @@ from agentjobs.repos.configuration_status import (
     configuration_status,
 )
 from agentjobs.repos.queries import RepoView
-from tests.support.local_repository import git_output, make_repository
+from tests.support.git_commands import git_output, make_repository
 
 FILE = ".agentjobs.toml"
 

@@ -26,9 +26,9 @@ from agentjobs.repos.queries import find_repo, list_repos
 from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_database
+from tests.support.git_commands import git_output, make_repository
 from tests.support.git_server import until
 from tests.support.https_git_server import HttpsOrigin, https_origin, silent_server
-from tests.support.local_repository import git_output, make_repository
 from tests.support.web_server import web_server
 
 TOKEN = "s3cret-token"

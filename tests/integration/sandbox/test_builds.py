@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.builds import C_PROGRAM, NODE_TESTS, POSTGRES, Builds, postgres_toolchain
+from tests.support import postgres
+from tests.support.builds import C_PROGRAM, NODE_TESTS, POSTGRES, Builds
 
 
 @pytest.fixture
@@ -23,5 +24,5 @@ async def test_the_tests_of_a_node_project_run(builds: Builds) -> None:
 
 
 async def test_a_postgresql_server_runs(builds: Builds) -> None:
-    report = await builds.run(POSTGRES, {}, postgres_toolchain())
+    report = await builds.run(POSTGRES, {}, postgres.installation())
     assert report.last_lines == "100000"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs.store.opening import open_database
+from tests.support.git_commands import commit_files, git_output
 from tests.support.git_server import GitServer, serving
-from tests.support.local_repository import commit_files, git_output, make_platform
+from tests.support.local_repository import make_platform
 
 BRANCH = "agentjobs/fixer/0123456789ab"
 

@@ -13,8 +13,9 @@ from agentjobs.store.database import Database
 from agentjobs.workspace.errors import PushRejected
 from agentjobs.workspace.mirror import Mirrors
 from agentjobs.workspace.publish import branch_head, push
+from tests.support.git_commands import commit_files, git_output
 from tests.support.git_server import GitServer, serving
-from tests.support.local_repository import commit_files, git_output, holds_credential, make_platform
+from tests.support.local_repository import holds_credential, make_platform
 
 BRANCH = "agentjobs/fixer/0123456789ab"
 

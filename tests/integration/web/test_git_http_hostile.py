@@ -19,8 +19,9 @@ from agentjobs.web.git.backend import MAX_NEGOTIATION_BYTES
 from agentjobs.web.git.push_commands import MAX_OPENING_BYTES, pkt_line
 from agentjobs.web.git.slots import MAX_WAITING_PER_SLOT, GitSlots
 from tests.support.git_bombs import delta_bomb_pack
+from tests.support.git_commands import commit_files, git_output
 from tests.support.git_server import GitServer, running_backends, serving, until
-from tests.support.local_repository import commit_files, git_output, make_platform
+from tests.support.local_repository import make_platform
 
 HERE = "/git/acme/acme/shop.git"
 UPLOAD = {"Content-Type": "application/x-git-upload-pack-request"}

@@ -17,7 +17,8 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.store.database import Database, Transaction
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
-from tests.support.local_repository import PUBLIC_URL, Platform, git_output, make_platform
+from tests.support.git_commands import git_output
+from tests.support.local_repository import PUBLIC_URL, Platform, make_platform
 from tests.unit.web.service import refusal
 
 

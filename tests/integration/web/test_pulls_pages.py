@@ -14,8 +14,9 @@ from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.opening import open_database
 from agentjobs.web.dashboard.static_files import static_url
+from tests.support.git_commands import git_output
 from tests.support.git_server import GitServer, serving
-from tests.support.local_repository import CREDENTIAL, git_output, make_platform
+from tests.support.local_repository import CREDENTIAL, make_platform
 
 PULLS = "/acme/acme/shop/pulls"
 PAYLOAD = (

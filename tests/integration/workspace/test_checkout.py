@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -400,3 +401,30 @@ def _dig(directory: Path, *, depth: int) -> None:
         os.close(here)
         here = deeper
     os.close(here)
+
+
+async def test_slow_checkouts_of_one_organization_do_not_delay_those_of_another(
+    harness: WorkspaceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = await harness.head()
+    original = Workspaces._build_and_copy
+
+    async def hang(workspaces: Workspaces, directory: Path, repo_id: str, commit: str) -> Any:
+        if repo_id == "slow":
+            await asyncio.get_running_loop().create_future()
+        return await original(workspaces, directory, repo_id, commit)
+
+    async def check_out(repo_id: str, organization_id: str) -> None:
+        checkout = harness.workspaces.checkout
+        async with checkout(repo_id, head, owner_uid=None, organization_id=organization_id):
+            pass
+
+    monkeypatch.setattr(Workspaces, "_build_and_copy", hang)
+    cores = os.cpu_count() or 1
+    slow = [asyncio.create_task(check_out("slow", "org_1")) for _ in range(cores + 2)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        await check_out(REPO, "org_2")
+    for task in slow:
+        task.cancel()
+    await asyncio.wait(slow)

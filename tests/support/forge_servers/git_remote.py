@@ -9,7 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from tests.support.forge_servers.state import RepositoryRow
-from tests.support.local_repository import commit_files, git_output
+from tests.support.git_commands import commit_files, git_output
 
 _HOOK = """#!/bin/sh
 if [ -s push-refusal ]; then

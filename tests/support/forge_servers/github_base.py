@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentjobs.git.signing import SigningKey
 from tests.support.forge_servers import github_responses as shapes
 from tests.support.forge_servers import openapi
 from tests.support.forge_servers.calls import Call, Refusal
@@ -94,8 +93,8 @@ class GitHubBase(ContractServer):
         self.app = App()
         self.scopes: str | None = "repo"
         self.unknown_heads = 0
-        # None for a server that does not sign commits of Apps.
-        self.signing_key: SigningKey | None = SigningKey.generate()
+        # False for a server that does not sign commits of Apps.
+        self.signs_commits = True
         self.rate_limit = 5_000
         self.used = 0
         self._period_ends_at = 0.0

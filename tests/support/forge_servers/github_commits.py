@@ -1,16 +1,14 @@
 """GitHub's API for the authors of commits: addresses, signing keys, commits that GitHub signs."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from agentjobs.git.identity import Identity
-from agentjobs.git.process import git
-from agentjobs.git.refs import resolve
-from agentjobs.git.signing import sign_commit
 from tests.support.forge_servers import github_responses as shapes
 from tests.support.forge_servers.calls import Call, Refusal, Response, handles
 from tests.support.forge_servers.github_base import REPO, GitHubBase
 from tests.support.forge_servers.state import SshKey
+from tests.support.git_commands import run_git_command
 
 
 class GitHubCommits(GitHubBase):
@@ -55,37 +53,52 @@ class GitHubCommits(GitHubBase):
         if not await self._has_objects(git_dir, body["tree"], *body["parents"]):
             raise Refusal(422, "Tree SHA does not exist")
         login = self.login(call)
-        author = Identity(login, f"{self.state.user(login).id}+{login}@users.noreply.github.com")
-        committer = Identity("GitHub", "noreply@github.com")
-        parents = [option for parent in body["parents"] for option in ("-p", parent)]
-        created = await git(
-            *("commit-tree", *parents, body["tree"]),
-            git_dir=git_dir,
-            input=body["message"].encode(),
-            environment=author.as_role("AUTHOR") | committer.as_role("COMMITTER"),
-        )
-        sha = created.stdout.decode().strip()
         is_own = not {"author", "committer", "signature"} & body.keys()
-        key = self.signing_key if self.app_token(call) is not None and is_own else None
-        if key is not None:
-            sha = await sign_commit(git_dir, sha, key)
-        reason = "unsigned" if key is None else "valid"
+        is_signed = self.signs_commits and self.app_token(call) is not None and is_own
+        parents = [option for parent in body["parents"] for option in ("-p", parent)]
+        created = await run_git_command(
+            *("-c", "gpg.format=ssh", "-c", f"user.signingKey={self._signing_key()}"),
+            *("commit-tree", *parents, body["tree"], *(("-S",) if is_signed else ())),
+            cwd=git_dir,
+            environment={
+                "GIT_AUTHOR_NAME": login,
+                "GIT_AUTHOR_EMAIL": f"{self.state.user(login).id}+{login}@users.noreply.github.com",
+                "GIT_COMMITTER_NAME": "GitHub",
+                "GIT_COMMITTER_EMAIL": "noreply@github.com",
+            },
+            stdin=body["message"].encode(),
+        )
+        assert created.exit_code == 0, created.output
+        sha = created.output.strip()
+        reason = "valid" if is_signed else "unsigned"
         return Response(shapes.git_commit(self.url, repository, sha, body, reason), 201)
 
+    @property
+    def signing_public_key(self) -> str:
+        """Without the comment."""
+        key_type, key, *_ = self._signing_key().with_suffix(".pub").read_text().split()
+        return f"{key_type} {key}"
+
+    def _signing_key(self) -> Path:
+        path = self.git.root / "signing-key"
+        if not path.exists():
+            command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
+            subprocess.run(command, check=True)
+        return path
+
     async def _has_objects(self, git_dir: Path, *names: str) -> bool:
-        checks = [
-            await git("cat-file", "-e", name, git_dir=git_dir, allowed_exit_codes=(0, 1, 128))
-            for name in names
-        ]
+        checks = [await run_git_command("cat-file", "-e", name, cwd=git_dir) for name in names]
         return all(check.exit_code == 0 for check in checks)
 
     @handles(f"PATCH {REPO}/git/refs/{{ref}}")
     async def change_ref(self, call: Call) -> Response:
         repository = self.writable(call)
         git_dir, ref = self.git.directory(repository), f"refs/{call.values['ref']}"
-        if await resolve(git_dir, ref) is None:
+        known = await run_git_command("rev-parse", "--verify", "--quiet", ref, cwd=git_dir)
+        if known.exit_code:
             raise Refusal(422, "Reference does not exist")
-        await git("update-ref", ref, call.body["sha"], git_dir=git_dir)
+        updated = await run_git_command("update-ref", ref, call.body["sha"], cwd=git_dir)
+        assert updated.exit_code == 0, updated.output
         target = {"type": "commit", "sha": call.body["sha"], "url": self.url}
         return Response({"ref": ref, "node_id": "R_1", "url": self.url, "object": target})
 

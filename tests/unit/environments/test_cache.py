@@ -31,3 +31,8 @@ def test_an_organization_within_its_share_loses_nothing_to_a_larger_one() -> Non
 def test_a_shared_image_counts_in_parts() -> None:
     items = [item("image", 80, 5, "x", "y"), item("mine", 50, 1, "x")]
     assert names(choose_evictions(items, 100)) == ["mine"]
+
+
+def test_an_image_that_no_organization_uses_costs_none_its_own() -> None:
+    items = [item("mine", 50, 1, "x"), item("left", 60, 5), item("other", 40, 2, "y")]
+    assert names(choose_evictions(items, 100)) == ["left"]

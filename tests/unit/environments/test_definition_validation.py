@@ -7,12 +7,12 @@ import pytest
 from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
 from agentjobs.environments.validation import (
     MAX_COMMAND_BYTES,
-    MAX_SERVICES,
     MAX_VARIABLES,
     DefinitionError,
     ValuePath,
     convert_definition,
 )
+from agentjobs.sandbox.slots import MAX_SERVICES
 
 
 def convert(values: dict[str, Any]) -> EnvironmentDefinition:

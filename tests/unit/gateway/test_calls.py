@@ -5,6 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from anthropic.types.beta import message_create_params
+from openai.types.chat import completion_create_params
+from openai.types.responses import response_create_params
 
 from agentjobs.gateway.calls import (
     DEFAULT_MAX_OUTPUT,
@@ -18,6 +21,7 @@ from agentjobs.gateway.calls import (
 from agentjobs.gateway.content_blocks import MAX_BLOCKS
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from agentjobs.gateway.errors import RequestRefused
+from agentjobs.gateway.hidden_costs import hidden_cost, is_known_field
 from agentjobs.gateway.measured_prompts import MAX_PROMPTS, MeasuredPrompts
 from agentjobs.gateway.prices import Price
 from agentjobs.gateway.upstream import Upstream, matches_model
@@ -205,6 +209,12 @@ def test_an_invalid_output_limit_is_refused(value: Any) -> None:
     assert refusal(n=value).status == 400
 
 
+@pytest.mark.parametrize("value", [True, {}, [], 1, "false"])
+def test_background_work_is_refused_whatever_the_value_is(value: Any) -> None:
+    assert refusal(RESPONSES, background=value).status == 400
+    assert prepared(RESPONSES, background=False).output_tokens > 0
+
+
 def test_background_work_is_refused() -> None:
     assert "background" in refusal(RESPONSES, background=True).message
 
@@ -379,6 +389,71 @@ def test_requests_of_unknown_cost_are_refused_while_a_budget_applies(body: Any) 
 @pytest.mark.parametrize("body", HIDDEN_FROM_MESSAGES)
 def test_messages_requests_of_unknown_cost_are_refused_too(body: Any) -> None:
     assert refusal(MESSAGES, **body).code == "cost_unknown"
+
+
+@pytest.mark.parametrize("value", [{}, [], "", 0, False, {"a": 1}])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("previous_response_id", "conversation", "prompt", "thread", "container", "mcp_servers"),
+        *("compaction", "fallbacks", "models", "plugins", "prediction", "audio", "provider"),
+        *("web_search_options", "preset", "search_parameters"),
+        *("service_tier", "speed", "inference_geo", "modalities"),
+    ],
+)
+def test_an_option_of_unknown_cost_counts_whatever_its_value_is(name: str, value: Any) -> None:
+    for endpoint in (CHAT, RESPONSES, MESSAGES):
+        assert refusal(endpoint, **{name: value}).code == "cost_unknown"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "openai/gpt-5:online"},
+        {"model": "openai/gpt-5:nitro"},
+        {"reasoning": {"effort": "low", "mode": "pro"}},
+        {"context_management": {"edits": [], "compact_threshold": 1}},
+        {"context_management": {"compaction": {}}},
+    ],
+)
+def test_a_known_option_with_an_unknown_cost_is_refused(body: Any) -> None:
+    assert refusal(RESPONSES, **body).code == "cost_unknown"
+
+
+def test_unknown_options_are_left_out_only_while_a_budget_applies() -> None:
+    unknown: dict[str, Any] = {"enable_search": {}, "of_tomorrow": None}
+
+    call = prepared(CHAT, model="m", temperature=0, max_tokens=7, **unknown)
+    assert sent(call) == {"model": "m", "temperature": 0, "max_tokens": 7}
+    assert list(call.unknown_fields) == ["enable_search", "of_tomorrow"]
+
+    call = prepared(CHAT, has_limit=False, **unknown)
+    assert sent(call) == unknown
+    assert list(call.unknown_fields) == []
+
+
+def test_options_without_a_value_and_model_names_with_a_colon_pass() -> None:
+    body = {"web_search_options": None, "audio": None, "model": "qwen3-coder:30b"}
+
+    assert sent(prepared(CHAT, max_tokens=1, **body)) == {
+        "model": "qwen3-coder:30b",
+        "max_tokens": 1,
+    }
+
+
+def test_every_option_of_the_apis_own_clients_is_known() -> None:
+    """New releases of the clients fail here until somebody knows what their options cost."""
+    options = {
+        *completion_create_params.CompletionCreateParamsBase.__annotations__,
+        *response_create_params.ResponseCreateParamsBase.__annotations__,
+        *message_create_params.MessageCreateParamsBase.__annotations__,
+    }
+    headers = {"betas", "workspace_id"}
+    of_unknown_cost = {"access_programs", "fallback_credit_token", "image"}
+
+    unknown = {name for name in options if not is_known_field(name)}
+    refused = {name for name in unknown if hidden_cost({name: {}}, [], "openai")}
+    assert unknown - refused == headers | of_unknown_cost
 
 
 OPENAI_TOOLS: list[dict[str, Any]] = [

@@ -1,18 +1,20 @@
-"""Which programs an image must have before an agent starts in it."""
+"""Which programs an image must have before an agent starts in it, and what services may use."""
 
 from collections.abc import Collection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from agentjobs.agents.definitions import Agent, ModelAccess
-from agentjobs.environments.definition import EnvironmentDefinition
+from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
 from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.model import Image
 from agentjobs.environments.services import RunningServices
-from agentjobs.jobs.run.active_environment import ActiveEnvironment
+from agentjobs.jobs.run.active_environment import ActiveEnvironment, _service_tasks
 from agentjobs.jobs.run.environment import RunEnvironment
+from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import RootImage, SandboxTask
 
@@ -103,3 +105,28 @@ async def test_without_the_program_an_agent_runs_without_a_devcontainer() -> Non
 async def test_a_program_of_the_repository_is_not_looked_for() -> None:
     connected = await connect(active(), agent("./fix.sh"), ("./fix.sh",))
     assert connected.argv == ("./fix.sh",)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_all_services_of_a_job_together_have_the_limits_of_one_agent(
+    tmp_path: Path, count: int
+) -> None:
+    limits = Limits(cpus=2, cpu_seconds=5)
+    services = tuple(ServiceDefinition(name=f"s{number}", command="x") for number in range(count))
+    environment = RunEnvironment(definition=EnvironmentDefinition(services=services))
+    run: Any = SimpleNamespace(
+        slot=1,
+        settings=SimpleNamespace(effective_slots=2, setup_seconds=1),
+        tools=SimpleNamespace(sandbox=ProcessSandbox()),
+        owner=lambda _: None,
+        log=SimpleNamespace(note=print),
+    )
+    plan: Any = SimpleNamespace(agent=agent("fixer", limits=limits), timeout_seconds=1)
+    shares = [each.task.limits for each in _service_tasks(run, plan, environment, tmp_path / "it")]
+    assert len(shares) == count
+    for name in ("memory_bytes", "processes", "scratch_bytes", "workspace_bytes", "cpu_seconds"):
+        total = sum(getattr(share, name) for share in shares)
+        assert min(getattr(share, name) for share in shares) > 0
+        assert total < getattr(limits, name) + count, name
+    assert sum(share.cpus for share in shares) == pytest.approx(2)
+    assert Limits(memory_bytes=0).divided(count).memory_bytes == 0, "without a limit"

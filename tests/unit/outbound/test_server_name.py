@@ -1,4 +1,4 @@
-"""Which bytes of a tunnel are forwarded, depending on the name in its TLS handshake."""
+"""Which bytes of a tunnel are forwarded, depending on the host that its first message names."""
 
 import asyncio
 
@@ -6,6 +6,7 @@ import pytest
 
 from agentjobs.outbound.egress import server_name
 from agentjobs.outbound.egress.client_hello import ClientHelloError
+from agentjobs.outbound.egress.http_head import HeadError
 from agentjobs.outbound.egress.server_name import copy_checked
 from tests.support.tls_hello import client_hello, split_records, with_extension
 
@@ -22,6 +23,11 @@ class Sink:
     def __init__(self) -> None:
         self.received = b""
         self.has_ended = False
+        self.is_aborted = False
+        self.transport = self
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     def write(self, data: bytes) -> None:
         self.received += data
@@ -49,6 +55,9 @@ async def forward(*chunks: bytes, host: str = HOST, port: int = 443) -> Sink:
         await copying
     except ClientHelloError:
         assert OTHER not in sink.received
+        raise
+    except HeadError:
+        assert sink.received == b""
         raise
     return sink
 
@@ -100,12 +109,145 @@ async def test_another_name_is_refused_before_it_is_sent(
         await forward(*chunks, port=port)
 
 
-@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"SSH-2.0-x\r\n", b"\x16\x02"])
-async def test_port_443_requires_tls_and_other_ports_do_not(data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"SSH-2.0-OpenSSH_9.9 x\r\n",
+        b"EHLO client.example\r\n",
+        b"*1\r\n$4\r\nPING\r\n",
+        b"get /key\r\n",
+        b"0030git-upload-pack /shop.git\0host=git.example\0",
+        b"\x00\x00\x00\x08\x04\xd2\x16\x2f",
+        b"\x16\x02",
+        b"early",
+        b'{"a": 1}' * 10_000 + b"\n",
+    ],
+)
+async def test_other_protocols_pass_only_on_ports_of_their_own(data: bytes) -> None:
     with pytest.raises(ClientHelloError, match="not TLS"):
         await forward(data)
+    with pytest.raises(HeadError, match="neither HTTP nor TLS"):
+        await forward(data, port=80)
 
     assert (await forward(data, port=22)).received == data
+
+
+async def test_port_443_refuses_plain_http() -> None:
+    with pytest.raises(ClientHelloError, match="not TLS"):
+        await forward(request(f"Host: {HOST}"))
+
+
+def request(*lines: str, first: str = "GET / HTTP/1.1", body: bytes = b"") -> bytes:
+    return "\r\n".join([first, *lines, "", ""]).encode() + body
+
+
+@pytest.mark.parametrize("port", [80, 8080])
+@pytest.mark.parametrize(
+    "head",
+    [
+        request(f"Host: {HOST}"),
+        request(f"host:\t{HOST.upper()}.:8080"),
+        request(f"Host: {HOST}", f"Host: {HOST}"),
+        request(f"Host: {HOST}", "Connection: keep-alive"),
+        request(f"Host: {HOST}", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c"),
+        request(),
+    ],
+)
+async def test_http_is_sent_with_the_host_of_the_tunnel_and_a_close(head: bytes, port: int) -> None:
+    expected = request(f"Host: {HOST}" + (":8080" if port == 8080 else ""), "Connection: close")
+
+    assert (await forward(head, port=port)).received == expected
+    assert (await forward(*(bytes([byte]) for byte in head), port=port)).received == expected
+
+
+async def test_http_of_the_first_version_needs_no_host() -> None:
+    sink = await forward(request(first="GET /a HTTP/1.0"), port=80)
+
+    assert sink.received == b"GET /a HTTP/1.0\r\nHost: models.example\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("port", [80, 8080])
+@pytest.mark.parametrize(
+    "head",
+    [
+        request("Host: evil.example"),
+        request("Host: evil.example:80"),
+        request(f"Host: {HOST}", "Host: evil.example"),
+        request("Host: evil.example", f"Host: {HOST}"),
+        request(f"Host: {HOST}", "HOST:evil.example"),
+        request(f"Host: {HOST}.evil.example"),
+        request(f"Host: {HOST}@evil.example"),
+        request(f"Host: {HOST}, evil.example"),
+        request("Host:"),
+        request(f"Host: {HOST}", " evil.example"),
+        request(f"Host: {HOST}", "Host : evil.example"),
+        request(f"Host: {HOST}", "X: 1\nHost: evil.example"),
+        request(f"Host: {HOST}", "X: 1\rHost: evil.example"),
+        request(f"Host: {HOST}", first="GET http://evil.example/ HTTP/1.1"),
+        request(f"Host: {HOST}", first="GET evil.example HTTP/1.1"),
+        request(f"Host: {HOST}", first="CONNECT evil.example:443 HTTP/1.1"),
+        request(f"Host: {HOST}", first="\r\nGET / HTTP/1.1"),
+        request(f"Host: {HOST}", first="GET  / HTTP/1.1"),
+        request(f"Host: {HOST}", first="GET\t/ HTTP/1.1"),
+        request(f"Host: {HOST}", first="GET / HTTP/1.1 HTTP/1.1"),
+        request(f"Host: {HOST}", first="GET / http/1.1"),
+        request(first="GET http://evil.example/"),
+        request(first="PRI * HTTP/2.0", body=b"SM\r\n\r\n"),
+        request(f"Host: {HOST}", "Content-Length: 1", "Content-Length: 2"),
+        request(f"Host: {HOST}", "Content-Length: 1", "Transfer-Encoding: chunked"),
+        request(f"Host: {HOST}", "Transfer-Encoding: chunked, identity"),
+        request(f"Host: {HOST}", "Content-Length: +1"),
+        request(f"Host: {HOST}", f"X: {'x' * 20_000}"),
+        request(f"Host: {HOST}", first=f"GET /{'x' * 20_000} HTTP/1.1"),
+        request(f"Host: {HOST}", first=f"{'X' * 20_000} / HTTP/1.1"),
+        request(f"Host: {HOST}", first="POST /\x01 HTTP/1.1"),
+        b"GET / HTTP/1.1\nHost: evil.example\n\n",
+        b"GET / HTTP/1.1\r\nHost: models.example\r\n",
+    ],
+)
+async def test_http_that_names_another_host_or_is_ambiguous_is_not_sent(
+    head: bytes, port: int
+) -> None:
+    with pytest.raises(HeadError):
+        await forward(head, port=port)
+    with pytest.raises(HeadError):
+        await forward(head[:7], head[7:], port=port)
+
+
+@pytest.mark.parametrize(
+    ("length", "body"),
+    [
+        ([], b""),
+        (["Content-Length: 0"], b""),
+        (["Content-Length: 100000"], b"x" * 100_000),
+        (
+            ["Transfer-Encoding: chunked"],
+            b"5\r\nhello\r\n186A0\r\n" + b"x" * 100_000 + b"\r\n0\r\n\r\n",
+        ),
+        (["Transfer-Encoding: chunked"], b"1\r\nx\r\n" * 5_000 + b"0\r\n\r\n"),
+    ],
+)
+async def test_nothing_after_the_body_of_one_http_request_is_sent(
+    length: list[str], body: bytes
+) -> None:
+    head = request(f"Host: {HOST}", *length, first="POST / HTTP/1.1")
+    expected = (
+        request(f"Host: {HOST}", *length, "Connection: close", first="POST / HTTP/1.1") + body
+    )
+    second = request("Host: evil.example")
+
+    assert (await forward(head + body + second, port=80)).received == expected
+    assert (await forward(head, body, second, port=80)).received == expected
+    assert (await forward(head, body[:9], body[9:] + second, port=80)).received == expected
+
+
+async def test_an_invalid_chunk_ends_the_connection() -> None:
+    head = request(f"Host: {HOST}", "Transfer-Encoding: chunked", first="POST / HTTP/1.1")
+
+    sink = await forward(head + b"1;x=y\r\nx\r\n0\r\n\r\n" + request("Host: evil.example"), port=80)
+
+    assert sink.is_aborted
+    assert b"evil" not in sink.received
 
 
 async def test_a_client_that_only_connects_is_not_refused() -> None:

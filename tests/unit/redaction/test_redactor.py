@@ -79,6 +79,21 @@ def test_a_value_inside_base64_is_redacted(offset: int) -> None:
     assert len(shown) < len(whole) - len(PASSWORD) + len("[redacted]")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3cret/of%2Bthe%3Dteam%26",
+        "s3cret%2Fof%2Bthe%3Dteam%26",
+        "s3cret%2fof%2bthe%3dteam%26",
+        "s3cret/of+the=team&",
+        r"s3cret\/of+the=team&",
+        "s3cret/of+the=team&amp;",
+    ],
+)
+def test_a_value_is_redacted_however_an_encoder_escapes_it(text: str) -> None:
+    assert redacted(f"<{text}>", "s3cret/of+the=team&") == "<[redacted]>"
+
+
 def test_a_value_is_redacted_in_urls_and_json() -> None:
     value = 'two\nlines & "quotes"'
     assert redacted(quote(value, safe=""), value) == "[redacted]"

@@ -1,5 +1,6 @@
-"""OCI images on a worker: pulled with an organization's credentials, unpacked once for all."""
+"""OCI images on a worker: every organization downloads them, and they are unpacked once for all."""
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Collection, Sequence
@@ -29,6 +30,7 @@ from agentjobs.workspace.locks import KeyedLocks, try_lock
 from agentjobs.workspace.session import Session
 from agentjobs.workspace.threads import run_in_thread
 
+LAYERS_WAIT_SECONDS = 60.0
 _MIB = 1024**2
 
 
@@ -81,14 +83,19 @@ class Images:
     ) -> Image:
         """Pull and unpack what is not here yet, or read its description.
 
-        Always reads the manifest with these credentials, and only then may the organization use
-        the image. Raises ImageError.
+        Always reads the manifest with these credentials. An organization that has not used the
+        image before downloads all of it: whoever knows a manifest can serve it, so only the content
+        proves that the organization may have it. Raises ImageError.
         """
         pull = _Pull(organization_id, parse_reference(reference), credentials, on_output)
         manifest = await self._registry.read_manifest(pull.reference, credentials)
-        if not self._stored.has(manifest.digest):
-            await self._pull(pull, manifest)
         try:
+            if self.find(organization_id, manifest.digest) is None:
+                async with self._locks.hold(_layers_key(organization_id)):
+                    # Another fetch may have pulled it meanwhile.
+                    if self.find(organization_id, manifest.digest) is None:
+                        await self._pull(pull, manifest)
+                        self._stored.allow(organization_id, manifest.digest, reference)
             self._stored.allow(organization_id, manifest.digest, reference)
         except FileNotFoundError:
             raise _removed(reference) from None
@@ -116,9 +123,16 @@ class Images:
         async with self._tools.work_directory() as directory:
             return self._stored.take(digest, directory / "removed")
 
-    async def remove_layers(self, organization_id: str) -> None:
-        async with self._locks.hold(_layers_key(organization_id)):
+    async def remove_layers(self, organization_id: str) -> bool:
+        """False if a download takes longer than others should wait for it."""
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(LAYERS_WAIT_SECONDS):
+                    await stack.enter_async_context(self._locks.hold(_layers_key(organization_id)))
+            except TimeoutError:
+                return False
             await run_in_thread(self._layers.remove, organization_id)
+            return True
 
     def sweep(self) -> None:
         """Blocking: remove what interrupted downloads of dead processes left."""
@@ -137,42 +151,44 @@ class Images:
             )
         config = await self._registry.read_config(pull.reference, manifest, pull.credentials)
         description = parse_config(config)
-        if not self._unpacks:
-            await self._describe(manifest, description)
-            return
-        async with self._locks.hold(_layers_key(pull.organization_id)):
+        if self._unpacks:
             await self._download(pull, manifest)
-            async with self._locks.hold(f"image-{manifest.digest}"):
-                if not self._stored.has(manifest.digest):
-                    await self._unpack(pull, manifest, config, description)
+        else:
+            # The nodes of a cluster share layers, too, and do not ask who may have them.
+            await self._registry.check_layers(
+                pull.reference, manifest, config, pull.credentials, pull.on_output
+            )
+        async with self._locks.hold(f"image-{manifest.digest}"):
+            if self._stored.has(manifest.digest):
+                return
+            if self._unpacks:
+                await self._unpack(pull, manifest, config, description)
+            else:
+                await self._describe(manifest, description)
 
     async def _describe(self, manifest: Manifest, description: ImageConfig) -> None:
-        async with (
-            self._locks.hold(f"image-{manifest.digest}"),
-            self._tools.work_directory() as directory,
-        ):
-            if not self._stored.has(manifest.digest):
-                image = directory / "image"
-                image.mkdir(mode=0o700)
-                self._stored.add(manifest.digest, image, description, owner_uid=None, size=0)
+        async with self._tools.work_directory() as directory:
+            image = directory / "image"
+            image.mkdir(mode=0o700)
+            self._stored.add(manifest.digest, image, description, owner_uid=None, size=0)
 
     async def _download(self, pull: "_Pull", manifest: Manifest) -> None:
-        directory = await run_in_thread(self._layers.prepare, pull.organization_id)
-        missing = self._layers.missing(pull.organization_id, manifest)
+        organization_id = pull.organization_id
+        directory = await run_in_thread(self._layers.prepare, organization_id)
+        missing = await run_in_thread(self._layers.missing, organization_id, manifest.unique_layers)
         if not missing:
             return
         size = format_size(sum(layer.size for layer in missing))
         pinned = pull.reference.pinned(manifest.digest)
         pull.on_output(f"Downloading {size} of {pinned}\n".encode())
-        for layer in missing:
-            # It may have another size: skopeo would not download it again.
-            (directory / "blobs" / "sha256" / layer.hex).unlink(missing_ok=True)
+        # skopeo would not download a file again that is there but damaged.
+        self._layers.forget(organization_id, missing)
         await self._registry.download(
             pull.reference, manifest, pull.credentials, directory, pull.on_output
         )
-        if missing := self._layers.missing(pull.organization_id, manifest):
+        if missing := await run_in_thread(self._layers.missing, organization_id, missing):
             raise ImageError(
-                f"{pull.reference} is invalid: {missing[0].digest} has another size than its "
+                f"{pull.reference} is invalid: {missing[0].digest} has other content than its "
                 "manifest says."
             )
 
@@ -195,7 +211,7 @@ class Images:
                     on_output=pull.on_output,
                 )
             except UnpackError:
-                self._layers.forget(pull.organization_id, manifest)
+                self._layers.forget(pull.organization_id, manifest.unique_layers)
                 raise
             image = directory / "image"
             image.mkdir(mode=0o700)

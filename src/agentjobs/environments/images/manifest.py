@@ -86,6 +86,14 @@ class _Config(msgspec.Struct, frozen=True):
     config: _Process | None = None
 
 
+class _RootFiles(msgspec.Struct, frozen=True):
+    diff_ids: tuple[str, ...]
+
+
+class _Contents(msgspec.Struct, frozen=True):
+    rootfs: _RootFiles
+
+
 class ImageConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How the image's author starts it."""
 
@@ -158,6 +166,17 @@ def parse_config(document: bytes, architecture: str | None = None) -> ImageConfi
         variables={name: value for name, _, value in pairs if _VARIABLE.fullmatch(name)},
         working_directory=process.working_dir or "/",
     )
+
+
+def uncompressed_digests(manifest: Manifest, config: bytes) -> list[tuple[str, str]]:
+    """The digest of each layer, and that of its uncompressed content. Raises ImageError."""
+    contents: tuple[str, ...] = _decode(config, _Contents, "configuration").rootfs.diff_ids
+    if len(contents) != len(manifest.layers) or not all(map(DIGEST.fullmatch, contents)):
+        raise ImageError("The image's configuration is invalid: it must name every layer.")
+    return [
+        (layer.hex, content.removeprefix("sha256:"))
+        for layer, content in zip(manifest.layers, contents, strict=True)
+    ]
 
 
 def layout_files(manifest: Manifest, config: bytes, tag: str) -> dict[str, bytes]:

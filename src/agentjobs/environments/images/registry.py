@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from pathlib import Path
 
 from agentjobs.environments.images.errors import ImageError
@@ -13,6 +13,7 @@ from agentjobs.environments.images.manifest import (
     choose_manifest,
     digest_of,
     parse_document,
+    uncompressed_digests,
 )
 from agentjobs.environments.images.model import RegistryCredential
 from agentjobs.environments.images.reference import Reference
@@ -36,7 +37,9 @@ _DOCUMENT = "document"
 _AUTH_FILE = "auth.json"
 # Signatures are not checked: the digest identifies the image. Without the option, skopeo would read
 # a policy that the sandbox does not have.
-_SKOPEO = 'exec skopeo --insecure-policy "$@" --authfile "$FILES/auth.json"'
+_SKOPEO = 'skopeo --insecure-policy "$@" --authfile "$FILES/auth.json"'
+_READ = f"exec {_SKOPEO} >{_DOCUMENT}"
+_KEEP = f"exec {_SKOPEO}"
 
 
 class Registry:
@@ -96,26 +99,56 @@ class Registry:
 
         An interrupted download keeps those that are complete. Raises ImageError.
         """
-        blobs = layers / "blobs"
         await run_in_thread(remove, layers / UNFINISHED)
-        used_bytes = sum(path.stat().st_size for path in (blobs / "sha256").glob("*"))
+        try:
+            await self._copy(_KEEP, reference, manifest, credentials, layers, on_output)
+        finally:
+            await run_in_thread(remove, layers / UNFINISHED)
+
+    async def check_layers(
+        self,
+        reference: Reference,
+        manifest: Manifest,
+        config: bytes,
+        credentials: Sequence[RegistryCredential],
+        on_output: OnOutput,
+    ) -> None:
+        """Download every layer and keep none. Raises ImageError.
+
+        skopeo compares their digests. Those of their content, by which nodes know what they have
+        unpacked, are compared here.
+        """
+        script = _compare_and_discard(uncompressed_digests(manifest, config))
+        async with self._tools.work_directory() as directory:
+            workspace = directory / "workspace"
+            self._tools.create_directory(workspace)
+            await self._copy(script, reference, manifest, credentials, workspace, on_output)
+
+    async def _copy(
+        self,
+        script: str,
+        reference: Reference,
+        manifest: Manifest,
+        credentials: Sequence[RegistryCredential],
+        workspace: Path,
+        on_output: OnOutput,
+    ) -> None:
+        blobs = (workspace / "blobs" / "sha256").glob("*")
+        used_bytes = sum(path.lstat().st_size for path in blobs)
         limits = Limits(
             memory_bytes=1024 * _MIB,
             file_bytes=max((layer.size for layer in manifest.layers), default=0) + 8 * _MIB,
             scratch_bytes=64 * _MIB,
             workspace_bytes=used_bytes + manifest.size_bytes + 64 * _MIB,
         )
-        arguments = (
+        command = (
             *("copy", "--retry-times", "2", *self._tls_options(reference, "--src-tls-verify")),
             *("--dest-oci-accept-uncompressed-layers", "--dest-shared-blob-dir", "blobs"),
             *(f"docker://{reference.pinned(manifest.digest)}", f"oci:{UNFINISHED}"),
         )
-        try:
-            await self._run(
-                arguments, reference, credentials, layers, limits, DOWNLOAD_SECONDS, on_output
-            )
-        finally:
-            await run_in_thread(remove, layers / UNFINISHED)
+        await self._run(
+            script, command, reference, credentials, workspace, limits, DOWNLOAD_SECONDS, on_output
+        )
 
     async def _read(
         self, reference: Reference, credentials: Sequence[RegistryCredential], *options: str
@@ -127,18 +160,19 @@ class Registry:
             workspace_bytes=64 * _MIB,
         )
         options = ("--raw", *options, *self._tls_options(reference, "--tls-verify"))
-        arguments = ("inspect", *options, f"docker://{reference}")
+        command = ("inspect", *options, f"docker://{reference}")
         async with self._tools.work_directory() as directory:
             workspace = directory / "workspace"
             self._tools.create_directory(workspace)
             await self._run(
-                arguments, reference, credentials, workspace, limits, MANIFEST_SECONDS, _ignore
+                _READ, command, reference, credentials, workspace, limits, MANIFEST_SECONDS, _ignore
             )
             return _read_file(workspace / _DOCUMENT)
 
     async def _run(
         self,
-        arguments: Sequence[str],
+        script: str,
+        command: Sequence[str],
         reference: Reference,
         credentials: Sequence[RegistryCredential],
         workspace: Path,
@@ -150,8 +184,8 @@ class Registry:
         refusals: list[str] = []
         async with self._network(refusals) as ports:
             report = await self._tools.run(
-                f"{_SKOPEO} >{_DOCUMENT}" if arguments[0] == "inspect" else _SKOPEO,
-                arguments,
+                script,
+                command,
                 workspace,
                 limits=limits,
                 timeout_seconds=timeout_seconds,
@@ -178,6 +212,21 @@ class Registry:
 
     def _tls_options(self, reference: Reference, option: str) -> tuple[str, ...]:
         return (f"{option}=false",) if reference.host in self._insecure_hosts else ()
+
+
+def _compare_and_discard(contents: Iterable[tuple[str, str]]) -> str:
+    """A script whose own message looks like skopeo's. gzip copies what is not compressed.
+
+    What stays in the workspace would be sent to the worker.
+    """
+    pairs = "\n".join(" ".join(pair) for pair in contents)
+    return f"""{_SKOPEO} && (while read -r layer content; do
+  [ "$(gzip -dcf <"blobs/sha256/$layer" 2>/dev/null | sha256sum)" = "$content  -" ] ||
+    {{ echo 'level=fatal msg="a layer has other content than its configuration says"'; exit 1; }}
+done <<END
+{pairs}
+END
+); status=$?; rm -rf blobs {UNFINISHED}; exit $status"""
 
 
 def _check_digest(document: bytes, digest: str, reference: Reference) -> None:

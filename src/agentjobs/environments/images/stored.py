@@ -15,7 +15,8 @@ from agentjobs.private_files import replace_private_file
 from agentjobs.workspace.locks import try_lock
 
 _DESCRIPTION = "image.json"
-_ORGANIZATIONS = "organizations"
+# Not `organizations`: earlier versions wrote there who had read the manifest, which proves nothing.
+_OWNERS = "owners"
 
 
 class _Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +32,7 @@ class StoredImages:
     """A directory per image, which appears complete and is never written to again. Without roots,
     it only has what the image's configuration says.
 
-    The file `organizations/<id>` says that the organization's credential has read the manifest.
+    The file `owners/<id>` says that the organization has downloaded all of it from its registry.
     """
 
     def __init__(self, directory: Path, *, has_roots: bool = True) -> None:
@@ -44,7 +45,7 @@ class StoredImages:
     def find(self, organization_id: str, digest: str) -> Image | None:
         path = self._path(digest)
         try:
-            reference = (path / _ORGANIZATIONS / organization_id).read_text()
+            reference = (path / _OWNERS / organization_id).read_text()
             description = msgspec.json.decode((path / _DESCRIPTION).read_bytes(), type=_Description)
         except FileNotFoundError:
             return None
@@ -57,8 +58,9 @@ class StoredImages:
 
     def allow(self, organization_id: str, digest: str, reference: str) -> None:
         """Raises FileNotFoundError if the image was removed meanwhile."""
-        path = self._path(digest) / _ORGANIZATIONS / organization_id
-        replace_private_file(path, reference.encode())
+        owners = self._path(digest) / _OWNERS
+        owners.mkdir(mode=0o700, exist_ok=True)
+        replace_private_file(owners / organization_id, reference.encode())
         os.utime(self._path(digest) / _DESCRIPTION)
 
     def add(
@@ -68,7 +70,6 @@ class StoredImages:
         description = _Description(
             owner_uid=owner_uid, size_bytes=size, **msgspec.structs.asdict(config)
         )
-        (unpacked / _ORGANIZATIONS).mkdir(mode=0o700)
         (unpacked / _DESCRIPTION).write_bytes(msgspec.json.encode(description))
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         unpacked.rename(self._path(digest))
@@ -113,9 +114,7 @@ class StoredImages:
             description = msgspec.json.decode((path / _DESCRIPTION).read_bytes(), type=_Description)
             return CachedImage(
                 digest=digest,
-                organization_ids=frozenset(
-                    each.name for each in (path / _ORGANIZATIONS).iterdir() if each.name[0] != "."
-                ),
+                organization_ids=frozenset(owner.name for owner in (path / _OWNERS).glob("[!.]*")),
                 size_bytes=description.size_bytes,
                 used_at_ns=(path / _DESCRIPTION).stat().st_mtime_ns,
             )

@@ -95,11 +95,15 @@ class EnvironmentChoice:
                 EnvironmentHold(key, self.repo_id, location, PREFERENCE_MS),
             )
 
-    def building(self, request: EnvironmentRequest) -> EnvironmentNotReady:
+    def building(
+        self, request: EnvironmentRequest, *, is_started: bool = True
+    ) -> EnvironmentNotReady:
+        """Not started if too many builds of the organization wait already."""
         key = hold_key(self.repo_id, request.request_key)
+        request_key = request.request_key if is_started else None
         return EnvironmentNotReady(
             "the environment is being built, and the job waits for it",
-            EnvironmentHold(key, self.repo_id, None, BUILD_HOLD_MS, request.request_key),
+            EnvironmentHold(key, self.repo_id, None, BUILD_HOLD_MS, request_key),
         )
 
     def _borrow_first(

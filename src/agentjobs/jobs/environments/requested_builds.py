@@ -1,6 +1,8 @@
 """Builds that no job waits for: on request, after a push, and when an image has changed."""
 
+import asyncio
 import dataclasses
+from functools import partial
 
 from agentjobs.environments import build_queries, builds
 from agentjobs.environments.build import BuildTask
@@ -10,6 +12,7 @@ from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import ImageError
 from agentjobs.environments.network import SetupAccess
 from agentjobs.environments.worker_environments import WorkerEnvironments
+from agentjobs.fair_slots import FairTurns
 from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
 from agentjobs.git.process import GitError
 from agentjobs.jobs.environments.access import load_setup_access
@@ -42,30 +45,38 @@ AND NOT EXISTS (
 
 @dataclasses.dataclass(slots=True)
 class RequestedBuilds:
-    """Of one worker."""
+    """Of one worker, for several loops."""
 
     tools: JobTools
     environments: WorkerEnvironments
+    _turns: FairTurns = dataclasses.field(default_factory=FairTurns)
     # The heads of default branches that need no new build.
     _checked: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    async def start_next(self) -> bool:
-        """False if none was requested."""
+    async def run_next(self) -> bool:
+        """False if none was requested, or only by organizations whose turn it is not."""
         credential = new_token(JOB_CREDENTIAL_PREFIX)
-        build = await builds.claim_requested(
-            self._db, self.environments.location, token_hash(credential)
+        claim = partial(
+            builds.claim_requested, self._db, self.environments.location, token_hash(credential)
         )
-        if build is None:
-            return False
+        async with self._turns.take(claim) as build:
+            if build is not None:
+                await self._run(build, credential)
+        return build is not None
+
+    async def _run(self, build: Build, credential: str) -> None:
         try:
-            await self._start(build, credential)
+            building = await self._start(build, credential)
         except _FAILURES as error:
             if build.reason == "request":
                 await builds.finish_build(self._db, build.id, Finished(error=str(error)))
             else:
                 # Nobody asked for it, and the next job tells what is wrong.
                 await builds.abandon_build(self._db, build.id)
-        return True
+            return
+        if building is not None:
+            # It goes on if this loop ends.
+            await asyncio.wait([building])
 
     async def request_after_pushes(self) -> None:
         """Once for each new head of a default branch whose environment is in use."""
@@ -87,7 +98,8 @@ class RequestedBuilds:
                     ),
                 )
 
-    async def _start(self, build: Build, credential: str) -> None:
+    async def _start(self, build: Build, credential: str) -> asyncio.Task[None] | None:
+        """None if there is nothing to build."""
         repo = await self._repo(build.repo_id)
         commit = await self._fetch(repo, credential)
         requested = await self._request(repo, commit)
@@ -103,7 +115,7 @@ class RequestedBuilds:
             build.repo_id, request.request_key
         ) or await self._is_current(build, requested, access):
             await builds.abandon_build(self._db, build.id)
-            return
+            return None
         await builds.describe_build(self._db, build.id, commit, request)
         task = BuildTask(
             build_id=build.id,
@@ -113,8 +125,8 @@ class RequestedBuilds:
             request=request,
             access=access,
         )
-        location = self.environments.location
-        self.environments.start_build(task, build_hooks(self._db, build.repo_id, request, location))
+        hooks = build_hooks(self._db, build.repo_id, request, self.environments.location)
+        return self.environments.start_build(task, hooks)
 
     async def _repo(self, repo_id: str) -> Row:
         row = await self._db.fetch_one(

@@ -28,6 +28,7 @@ from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.environment import RunEnvironment
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.outbound.egress.egress import PROXY_PORT
+from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import (
     Layer,
     RootImage,
@@ -36,12 +37,10 @@ from agentjobs.sandbox.protocol import (
     SandboxReport,
     SandboxTask,
 )
+from agentjobs.sandbox.slots import MAX_SERVICES, service_slots
 from agentjobs.workspace.checkout import Checkout
 
 DIRECTORY = "environment"
-MAX_SERVICES = 8
-# After the slots of jobs: one for setup, one for images.
-_FIRST_SERVICE_SLOT = 2
 _MAX_SERVICE_LOG_BYTES = 64 * 1024
 _RESERVED_PORTS = (GATEWAY_PORT, PROXY_PORT)
 
@@ -111,7 +110,9 @@ async def open_environment(
     def note(line: str) -> None:
         run.log.note(f"network: {line}")
 
-    async with open_broker(environment.brokered, run.tools.session, note) as broker_ports:
+    async with open_broker(
+        environment.brokered, run.tools.allowed, run.settings.ca_file, note
+    ) as broker_ports:
         tasks = _service_tasks(run, plan, environment, directory)
         numbers = (*_RESERVED_PORTS, *(port.number for port in broker_ports))
         async with _services(run, tasks, numbers) as services:
@@ -227,10 +228,12 @@ def _service_tasks(
     services = environment.definition.services[:MAX_SERVICES]
     if services:
         directory.mkdir(mode=0o755, exist_ok=True)
-    first = run.settings.effective_slots + _FIRST_SERVICE_SLOT + run.slot * MAX_SERVICES
+    slots = service_slots(run.settings.effective_slots, run.slot)
+    # Otherwise a job could use many times what the operator allows.
+    limits = plan.agent.limits.divided(max(len(services), 1))
     return [
-        _service_task(run, plan, environment, service, directory, slot)
-        for slot, service in enumerate(services, first)
+        _service_task(run, plan, environment, service, directory, slot, limits)
+        for slot, service in zip(slots, services, strict=False)
     ]
 
 
@@ -241,6 +244,7 @@ def _service_task(
     service: ServiceDefinition,
     directory: Path,
     slot: int,
+    limits: Limits,
 ) -> ServiceTask:
     uid = run.tools.sandbox.owner_uid(slot)
     own = directory / f"service-{service.name}"
@@ -256,7 +260,7 @@ def _service_task(
         run_dir=own / "run",
         timeout_seconds=plan.timeout_seconds + run.settings.setup_seconds,
         slot=slot,
-        limits=plan.agent.limits,
+        limits=limits,
         layers=root_layers(image, own / "root"),
         image=root_image(image, environment.registries),
         owner=run.owner(f"service-{service.name}"),

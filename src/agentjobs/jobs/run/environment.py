@@ -148,8 +148,10 @@ async def _with_files(
     if ready is None and is_trusted:
         await choice.check_waiting(request)
         check_waiting_time(job, request, await run.db.clock_ms())
-        await start_build(run, environments, requested, base)
-        raise choice.building(request)
+        is_started = environments.accepts_build(job.organization_id)
+        if is_started:
+            await start_build(run, environments, requested, base)
+        raise choice.building(request, is_started=is_started)
     if ready is None:
         ready = await choice.find_similar(request, held)
     if ready is None:
@@ -246,6 +248,9 @@ async def _fetch_images(
         ) from None
     except ImageError as error:
         raise EnvironmentFailed(str(error)) from None
+    finally:
+        # No build ends here, and even a failed download leaves layers.
+        environments.trim_soon()
     fetched = hold_images(images, job.organization_id, digests, held)
     if fetched is None:
         raise EnvironmentFailed("An image was removed from this worker meanwhile. Try again.")

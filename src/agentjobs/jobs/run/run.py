@@ -166,6 +166,7 @@ async def _open_checkout(
             run.job.repo_id,
             base,
             owner_uid=run.tools.sandbox.owner_uid(run.slot),
+            organization_id=run.job.organization_id,
             into=directory,
             is_reusable=not environment.has_layers,
         ) as checkout,

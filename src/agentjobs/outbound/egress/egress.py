@@ -9,8 +9,9 @@ import contextlib
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from agentjobs.outbound.egress.http_head import MAX_HEAD_BYTES
 from agentjobs.outbound.egress.policy import ConnectionRefused, EgressPolicy
-from agentjobs.outbound.egress.proxy import MAX_HEAD_BYTES, serve_proxy
+from agentjobs.outbound.egress.proxy import serve_proxy
 from agentjobs.outbound.egress.relay import closing
 from agentjobs.outbound.egress.server_name import relay_checked
 from agentjobs.outbound.guard.addresses import AllowList

@@ -12,6 +12,7 @@ import msgspec
 from agentjobs.outbound.guard.host_patterns import bracket_ipv6, normalize_host, split_port
 
 END = b"\r\n\r\n"
+MAX_HEAD_BYTES = 16 * 1024
 # They apply to one connection, and a proxy has two.
 _HOP_BY_HOP = frozenset(
     {
@@ -22,6 +23,10 @@ _HOP_BY_HOP = frozenset(
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _TARGET = re.compile(r"[\x21-\x7e]+")
+_LENGTH = re.compile(r"[0-9]{1,15}")
+# More than `parse_request` accepts: some servers read GET without a version, for example.
+_REQUEST_LINE = re.compile(r"GET\s|[A-Z]+\s+(/|https?:)|.*(?i:HTTP/)")
+_LINE_START = re.compile(rf"({_TOKEN.pattern}(\s{_VALUE.pattern})?)?")
 _STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9]{2})( [\t\x20-\x7e\x80-\xff]*)?")
 
 Headers = tuple[tuple[str, str], ...]
@@ -31,8 +36,8 @@ class HeadError(ValueError):
     """The message is sent to the client."""
 
 
-class ProxyRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`path` is empty for CONNECT."""
+class ProxyRequest(msgspec.Struct, frozen=True):
+    """`path` is empty for CONNECT; `body_bytes` is None for a body in chunks."""
 
     method: str
     host: str
@@ -40,6 +45,7 @@ class ProxyRequest(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     version: str
     headers: Headers
+    body_bytes: int | None
 
     @property
     def is_tunnel(self) -> bool:
@@ -71,20 +77,37 @@ class ResponseHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_request(head: bytes) -> ProxyRequest:
-    first, headers = _split(head)
-    parts = first.split(" ")
-    if len(parts) != 3 or not _TOKEN.fullmatch(parts[0]) or not _TARGET.fullmatch(parts[1]):
-        raise HeadError("this is not an HTTP request")
-    method, target, version = parts
-    if version not in {"HTTP/1.1", "HTTP/1.0"}:
-        raise HeadError("only HTTP/1.1 is supported")
+    """A request to a proxy."""
+    request = _parse_request(head)
     authority, default_port, path = (
-        _parse_tunnel(target) if method == "CONNECT" else _parse_url(target)
+        _parse_tunnel(request.path) if request.is_tunnel else _parse_url(request.path)
     )
     host, port = _parse_authority(authority, default_port)
-    return ProxyRequest(
-        method=method, host=host, port=port, path=path, version=version, headers=headers
-    )
+    return msgspec.structs.replace(request, host=host, port=port, path=path)
+
+
+def parse_tunnelled_request(head: bytes, host: str, port: int) -> ProxyRequest:
+    """A request to the normalized host of a tunnel; raises HeadError if it names another one."""
+    request = _parse_request(head)
+    if not request.path.startswith("/"):
+        raise HeadError("its HTTP request names a URL instead of a path")
+    for value in _values(request.headers, "host"):
+        if _parse_authority(value, port)[0] != host:
+            raise HeadError(f"its HTTP request names another host: {value[:100]!r}")
+    return msgspec.structs.replace(request, host=host, port=port)
+
+
+def starts_request(data: bytes) -> bool | None:
+    """Whether a server might read an HTTP request; None if more data is needed.
+
+    A long text without an end of the line might be one.
+    """
+    line, is_complete, _ = data.decode("latin-1").lstrip().partition("\n")
+    if _REQUEST_LINE.match(line):
+        return True
+    if is_complete or not _LINE_START.fullmatch(line):
+        return False
+    return True if len(line) > MAX_HEAD_BYTES else None
 
 
 def parse_response(head: bytes) -> ResponseHead:
@@ -93,6 +116,32 @@ def parse_response(head: bytes) -> ResponseHead:
     if match is None:
         raise HeadError("the server's response is not HTTP")
     return ResponseHead(status=int(match[1]), status_line=first, headers=headers)
+
+
+def _parse_request(head: bytes) -> ProxyRequest:
+    """Its path is the whole target; its host is not known yet."""
+    first, headers = _split(head)
+    parts = first.split(" ")
+    if len(parts) != 3 or not _TOKEN.fullmatch(parts[0]) or not _TARGET.fullmatch(parts[1]):
+        raise HeadError("this is not an HTTP request")
+    method, target, version = parts
+    if version not in {"HTTP/1.1", "HTTP/1.0"}:
+        raise HeadError("only HTTP/1.1 is supported")
+    body_bytes = _parse_body_bytes(headers)
+    return ProxyRequest(method, "", 0, target, version, headers, body_bytes)
+
+
+def _parse_body_bytes(headers: Headers) -> int | None:
+    lengths, codings = _values(headers, "content-length"), _values(headers, "transfer-encoding")
+    if codings == ["chunked"] and not lengths:
+        return None
+    if codings or len(lengths) > 1 or not all(map(_LENGTH.fullmatch, lengths)):
+        raise HeadError("the length of the body is ambiguous")
+    return int(lengths[0]) if lengths else 0
+
+
+def _values(headers: Headers, name: str) -> list[str]:
+    return [value for key, value in headers if key.lower() == name]
 
 
 def _split(head: bytes) -> tuple[str, Headers]:

@@ -9,17 +9,17 @@ from http import HTTPStatus
 
 from agentjobs.outbound.egress.http_head import (
     END,
+    MAX_HEAD_BYTES,
     HeadError,
     ProxyRequest,
     parse_request,
     parse_response,
 )
 from agentjobs.outbound.egress.policy import ConnectionRefused, EgressPolicy
-from agentjobs.outbound.egress.relay import CHUNK_BYTES, closing, copy
+from agentjobs.outbound.egress.relay import CHUNK_BYTES, Buffer, closing, copy
 from agentjobs.outbound.egress.server_name import relay_checked
 from agentjobs.outbound.guard.dial import Streams
 
-MAX_HEAD_BYTES = 16 * 1024
 HEAD_SECONDS = 10
 # How long a client may take to read a refusal before the connection is closed.
 LINGER_SECONDS = 1
@@ -63,8 +63,7 @@ async def _serve(request: ProxyRequest, client: Streams, policy: EgressPolicy) -
 
 async def _forward(request: ProxyRequest, client: Streams, server: Streams) -> None:
     server[1].write(request.to_server())
-    # Everything after the head is the body: the server closes after this one response.
-    body = asyncio.ensure_future(copy(client[0], server[1]))
+    body = asyncio.ensure_future(Buffer(client[0], server[1]).copy_body(request.body_bytes))
     try:
         await _forward_head(server[0], client[1])
         await copy(server[0], client[1])

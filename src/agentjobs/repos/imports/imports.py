@@ -7,7 +7,6 @@ of its task.
 import asyncio
 import contextlib
 import logging
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.clock import now_ms
+from agentjobs.fair_slots import FairSlots
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.free_space import FreeSpace
 from agentjobs.git.process import GitError
@@ -98,9 +98,7 @@ class Imports:
         self._is_open = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting = asyncio.Lock()
-        self._slots = asyncio.Semaphore(MAX_AT_ONCE)
-        # One import per organization at a time, so that none takes all slots.
-        self._organization_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._slots = FairSlots(MAX_AT_ONCE, per_organization=1)
 
     async def start(
         self,
@@ -198,7 +196,7 @@ class Imports:
             await self._fail(request, _INTERNAL_ERROR)
 
     async def _wait_and_import(self, request: _ImportRequest, header: str | None) -> None:
-        async with self._organization_locks[request.organization_id], self._slots:
+        async with self._slots.hold(request.organization_id):
             await self._import(request, header)
 
     async def _renew(self, import_id: str) -> bool:

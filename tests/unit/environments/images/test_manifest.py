@@ -15,6 +15,7 @@ from agentjobs.environments.images.manifest import (
     layout_files,
     parse_config,
     parse_document,
+    uncompressed_digests,
 )
 
 DOCKER = "application/vnd.docker"
@@ -119,3 +120,20 @@ def test_a_configuration_without_a_process_has_defaults() -> None:
 def test_an_unusable_configuration_is_refused(document: bytes, words: str) -> None:
     with pytest.raises(ImageError, match=words):
         parse_config(document, "amd64")
+
+
+def test_a_configuration_names_the_content_of_every_layer_in_order() -> None:
+    layers = [blob(f"{OCI}.layer.v1.tar", letter) for letter in "aba"]
+    contents = {"rootfs": {"diff_ids": [f"sha256:{letter * 64}" for letter in "cdc"]}}
+    pairs = uncompressed_digests(parse(manifest(*layers)), json.dumps(contents).encode())
+    assert pairs == [("a" * 64, "c" * 64), ("b" * 64, "d" * 64), ("a" * 64, "c" * 64)]
+
+
+@pytest.mark.parametrize(
+    "rootfs",
+    [None, {}, {"diff_ids": []}, {"diff_ids": ["sha256:$(id)"]}, {"diff_ids": [1]}],
+)
+def test_a_configuration_that_does_not_name_every_layer_is_refused(rootfs: Any) -> None:
+    image = parse(manifest(blob(f"{OCI}.layer.v1.tar")))
+    with pytest.raises(ImageError, match="configuration is invalid"):
+        uncompressed_digests(image, json.dumps({"rootfs": rootfs}).encode())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.support.local_repository import commit_files, git_output
+from tests.support.git_commands import commit_files, git_output
 
 TextMaker = Callable[[str], str]
 

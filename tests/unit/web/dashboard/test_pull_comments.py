@@ -5,7 +5,7 @@ import pytest
 
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.web.dashboard.text import markdown
-from tests.support.local_repository import commit_files, git_output
+from tests.support.git_commands import commit_files, git_output
 from tests.support.users import write
 from tests.unit.web.dashboard.sample_data import CONFLICTING, DRAFT, OPEN
 

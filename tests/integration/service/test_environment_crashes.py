@@ -51,8 +51,10 @@ def started(directory: Path, index: PackageIndex, **environment: str) -> Service
 
 def end_leases(environments: EnvironmentService) -> None:
     """As half a minute would, in which the worker stays dead."""
-    environments.query("UPDATE environment_builds SET lease_until = 1 WHERE state = 'building'")
-    environments.query("UPDATE environment_holds SET held_until = 1")
+    with contextlib.closing(sqlite3.connect(environments.service.data_dir / "agentjobs.db")) as db:
+        db.execute("UPDATE environment_builds SET lease_until = 1 WHERE state = 'building'")
+        db.execute("UPDATE environment_holds SET held_until = 1")
+        db.commit()
 
 
 def restart_and_check(environments: EnvironmentService, job_id: str) -> None:

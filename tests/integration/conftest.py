@@ -1,0 +1,3 @@
+from tests.support import store_fixtures
+
+database = store_fixtures.database

@@ -1,0 +1,95 @@
+"""Finished work is kept in the store while `serve` is away."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agentjobs.store.database import Row
+from agentjobs.store.opening import open_database
+from tests.support.postgres import PostgresCluster
+from tests.support.service import StartService, connected, pull_requests, wait_until
+
+PUBLISHED_LATER = [
+    "job.queued",
+    "job.started",
+    "job.queued",
+    "job.completed",
+    "pr.review_requested",
+]
+
+
+async def fetch_job(database_url: str, job_id: str) -> Row:
+    db = await open_database(database_url, migrate=False)
+    try:
+        row = await db.fetch_one("SELECT status, kept_at FROM jobs WHERE id = :id", id=job_id)
+        assert row is not None
+        return row
+    finally:
+        await db.close()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_work_kept_while_serve_is_away_is_published_by_another_machine(
+    start: StartService, database_url: str, tmp_path: Path
+) -> None:
+    serve = start("serve")
+    settings = {"AGENTJOBS_PUBLIC_URL": serve.root_url}
+    worker = start("worker", data_dir="first", **settings)
+    api = connected(serve, tmp_path)
+    assert api.finish("acme/shop", "quick")["status"] == "completed"
+    assert worker.stop() == 0
+    job_id = api.create("acme/shop", "quick")
+    assert serve.stop() == 0
+    # The mirror has the base commit, so the agent runs without `serve`.
+    worker = start("worker", data_dir="first", **settings)
+
+    def is_kept() -> bool:
+        row = asyncio.run(fetch_job(database_url, job_id))
+        return row["kept_at"] is not None and row["status"] == "queued"
+
+    wait_until(is_kept, "the work to be kept")
+    assert worker.stop() == 0
+
+    serve = start("serve")
+    api = serve.client(serve.key())
+    assert api.job(job_id)["queue_reason"] == "platform_unreachable"
+    # Another machine, which has neither the commit nor its base.
+    start("worker", data_dir="second", AGENTJOBS_PUBLIC_URL=serve.root_url)
+    job = api.wait_status(job_id, "completed", "failed", "cancelled")
+    assert (job["status"], job["attempt"]) == ("completed", 1)
+    phases = [(each["attempt"], each["phase"], each["interruption"]) for each in job["phases"]]
+    assert phases[-4:] == [
+        *((2, "queued", None), (2, "prepare", None)),
+        *((2, "push", None), (2, "pull_request", None)),
+    ]
+    assert phases[-5] == (1, "push", "kept")
+    assert api.log(job_id).count("the agent runs") == 1
+    assert api.events(job_id) == PUBLISHED_LATER
+    assert pull_requests(serve) == 2
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_work_finished_while_the_database_is_away_is_handed_over(
+    start: StartService, stoppable_postgres: PostgresCluster, tmp_path: Path
+) -> None:
+    service = start(AGENTJOBS_LEASE_SECONDS="10")
+    api = connected(service, tmp_path)
+    job_ids = [api.create("acme/shop", name) for name in ("two-seconds", "two-second-report")]
+    for job_id in job_ids:
+        api.wait_status(job_id, "running")
+    stoppable_postgres.stop()
+    # The agent finishes long before the worker gives up its lease of ten seconds.
+    message = "are stopped before their leases expire"
+    wait_until(lambda: message in service.log(), "the lease to be lost")
+    stoppable_postgres.start()
+    for job_id in job_ids:
+        job = api.wait_status(job_id, "completed", "failed")
+        assert (job["status"], job["attempt"]) == ("completed", 1), service.log()
+    assert api.log(job_ids[0]).count("the agent runs") == 1
+    assert job["report_markdown"] == "All is well.\n"
+    assert api.events(job_ids[0]) == PUBLISHED_LATER
+    # The report may be stored before the lost claim is noticed.
+    assert set(PUBLISHED_LATER) - set(api.events(job_ids[1])) == {"pr.review_requested"}
+    assert api.events(job_ids[1]).count("job.started") == 1
+    assert service.stop() == 0
