@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.report import read_report
 from agentjobs.inventory.commit_summary import CommitSummary
+from agentjobs.jobs.environments.request import load_request
 from agentjobs.jobs.outcomes import Completed, JobFailed, Kept, Outcome, Reported
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.active_environment import ActiveEnvironment, open_environment
@@ -81,7 +82,11 @@ async def _run(run: RunContext) -> Completed | Reported | Kept:
             await repo.end_outage()
             await _start(run, base)
             return merged
-        choice = choose_environment(run, plan, base, summary, configuration)
+        requested = await load_request(
+            run.db, run.job.repo_id, run.mirror, base, summary, configuration
+        )
+        plan = plan.protect_scripts(requested.request.definition.setup)
+        choice = choose_environment(run, plan, base, requested)
         async with traced_entry("environment", choice) as environment:
             _check_adopted(run, environment)
             work = _report if agent.result == "report" else _propose
