@@ -66,4 +66,6 @@ def explain_limit(exit_code: int, stderr: str) -> str | None:
             f"git needs more than {_current.cpu_seconds} seconds of CPU time"
             " (the setting limit_git_cpu_seconds)"
         )
+    if exit_code == -signal.SIGXFSZ or f"died of signal {signal.SIGXFSZ}" in stderr:
+        return "git writes more than a checkout of this repository may have (limit_checkout_mib)"
     return None
