@@ -145,6 +145,7 @@ async def open_git(
     protocols: str = "",
     stdin: int = asyncio.subprocess.PIPE,
     stderr: int = asyncio.subprocess.PIPE,
+    cpu_seconds: int | None = None,
 ) -> GitChild:
     """Start a command whose streams the caller handles; the caller must call `stop_git`."""
     variables = git_environment(
@@ -159,7 +160,7 @@ async def open_git(
         raise GitError(arguments, 127, "fatal: git is not installed (apt-get install git)")
     starting = asyncio.ensure_future(
         GitChild.start(
-            limit_resources("git", *arguments),
+            limit_resources("git", *arguments, cpu_seconds=cpu_seconds),
             cwd=cwd or "/",
             environment=variables,
             stdin=stdin,
