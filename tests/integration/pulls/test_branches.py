@@ -173,6 +173,23 @@ async def test_maintenance_removes_locks_that_a_killed_git_left_behind(platform:
     assert BRANCH in (platform.git_dir / "packed-refs").read_text()
 
 
+async def test_maintenance_removes_unfinished_packs_of_a_killed_push(platform: Platform) -> None:
+    objects = platform.git_dir / "objects"
+    stale, fresh = objects / "tmp_objdir-incoming-stale", objects / "tmp_objdir-incoming-fresh"
+    pack = objects / "pack" / "tmp_pack_stale"
+    for quarantine in (stale, fresh):
+        (quarantine / "pack").mkdir(parents=True)
+        (quarantine / "pack" / "tmp_pack_x").write_bytes(b"PACK")
+    pack.parent.mkdir(exist_ok=True)
+    pack.write_bytes(b"PACK")
+    for path in (stale, pack):
+        os.utime(path, (0, 0))
+    await tidy_repositories(platform.db, platform.settings.repositories_path)
+    assert not stale.exists()
+    assert not pack.exists()
+    assert fresh.exists()
+
+
 def test_a_branch_that_an_open_pull_request_is_based_on_stays() -> None:
     branch = JobBranch(BRANCH, "c1", "job_1")
     merged = {BRANCH: BranchPull(1, "merged", "c1")}
