@@ -50,6 +50,7 @@ from agentjobs.sandbox.start_script import start_commands
 from agentjobs.sandbox.supervision import SharedResources
 from agentjobs.sandbox.syscalls import architecture_of_this_machine
 from agentjobs.sandbox.trials import layered_trial, trial
+from agentjobs.sandbox.watchdog import UNWATCHED
 
 log = logging.getLogger(__name__)
 
@@ -159,6 +160,8 @@ class BubblewrapSandbox:
             raise SandboxInterrupted("Ctrl-C stopped the sandbox while it started")
         if launch.exceeded == NO_HOST_MEMORY:
             raise HostExhausted(NO_HOST_MEMORY)
+        if launch.exceeded == UNWATCHED:
+            raise HostExhausted("the limits of the command could not be measured")
         if ended and launch.exceeded is None and not launch.exited_normally:
             if (launch.exit_code or 0) < 0:
                 raise SandboxLost("another process killed the sandbox")
