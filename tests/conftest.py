@@ -87,6 +87,7 @@ if _has_room_in_memory():
 # Their tests mostly wait for processes and time-outs.
 _WAITING = (
     *("tests/acceptance/", "tests/browser", "tests/faults/", "tests/hostile/test_"),
+    "tests/mutants/",
     *("tests/integration/sandbox/kubernetes/", "tests/integration/supervisor/"),
 )
 
