@@ -111,7 +111,7 @@ OF_OUTAGES: dict[str, Mutant] = {
     "unwatched-fails-job": Mutant(
         "no-memory",
         "is failed: agent_failed",
-        (Edit("sandbox/bubblewrap.py", "if launch.exceeded == UNWATCHED:", "if False:"),),
+        (Edit("sandbox/bubblewrap.py", "(NO_HOST_MEMORY, UNMEASURED)", "(NO_HOST_MEMORY,)"),),
     ),
     # A worker that lost its claims takes as many jobs as before.
     "starved-claims-all": Mutant(
