@@ -19,8 +19,6 @@ const (
 
 	signalDefault  = 0
 	signalIgnored  = 1
-	firstUnhandled = 32
-	lastUnhandled  = 34
 	signalSetBytes = 8
 
 	atFDCWD           = -0x64
@@ -30,6 +28,13 @@ const (
 	// As many as could ever block in the kernel at the same time.
 	threads = 24
 )
+
+// fatalSignals would end even the first process. Go leaves 32 to 34 to C libraries, and takes the others
+// for its own faults if sigqueue(3) or F_SETSIG sends them.
+var fatalSignals = [...]syscall.Signal{
+	syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT,
+	syscall.SIGSYS, 32, 33, 34,
+}
 
 func prctl(option, first, second uintptr) error {
 	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, first, second, 0, 0, 0); errno != 0 {
@@ -56,16 +61,15 @@ func absorbSignals() error {
 		for range signals {
 		}
 	}()
-	return setUnhandled(signalIgnored)
+	return setFatalSignals(signalIgnored)
 }
 
-// setUnhandled sets what happens on the signals that Go leaves to C libraries. By default they would
-// end even the first process, if they arrive while its first thread blocks signals.
-func setUnhandled(handler uintptr) error {
+// setFatalSignals sets what happens on them. If they are ignored, only a real fault ends this process.
+func setFatalSignals(handler uintptr) error {
 	action := sigaction{handler: handler}
-	for number := uintptr(firstUnhandled); number <= lastUnhandled; number++ {
+	for _, number := range fatalSignals {
 		_, _, errno := syscall.RawSyscall6(
-			syscall.SYS_RT_SIGACTION, number, uintptr(unsafe.Pointer(&action)), 0, signalSetBytes, 0, 0)
+			syscall.SYS_RT_SIGACTION, uintptr(number), uintptr(unsafe.Pointer(&action)), 0, signalSetBytes, 0, 0)
 		if errno != 0 {
 			return errno
 		}
