@@ -19,6 +19,8 @@ const (
 
 	signalDefault  = 0
 	signalIgnored  = 1
+	firstQueued    = 32
+	lastQueued     = 64
 	signalSetBytes = 8
 
 	atFDCWD           = -0x64
@@ -29,11 +31,11 @@ const (
 	threads = 24
 )
 
-// fatalSignals would end even the first process. Go leaves 32 to 34 to C libraries, and takes the others
-// for its own faults if sigqueue(3) or F_SETSIG sends them.
-var fatalSignals = [...]syscall.Signal{
+// faultSignals end a Go program if sigqueue(3) or F_SETSIG sends them: they have another cause then than
+// with kill(2), and Go takes them for its own faults.
+var faultSignals = []syscall.Signal{
 	syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT,
-	syscall.SIGSYS, 32, 33, 34,
+	syscall.SIGSYS,
 }
 
 func prctl(option, first, second uintptr) error {
@@ -61,13 +63,18 @@ func absorbSignals() error {
 		for range signals {
 		}
 	}()
-	return setFatalSignals(signalIgnored)
+	return setHarmfulSignals(signalIgnored)
 }
 
-// setFatalSignals sets what happens on them. If they are ignored, only a real fault ends this process.
-func setFatalSignals(handler uintptr) error {
+// setHarmfulSignals sets what happens on fault signals and on those that the kernel queues: handling
+// a full queue takes seconds, and Go leaves some of them to C libraries. A real fault is never ignored.
+func setHarmfulSignals(handler uintptr) error {
 	action := sigaction{handler: handler}
-	for _, number := range fatalSignals {
+	numbers := faultSignals
+	for number := syscall.Signal(firstQueued); number <= lastQueued; number++ {
+		numbers = append(numbers, number)
+	}
+	for _, number := range numbers {
 		_, _, errno := syscall.RawSyscall6(
 			syscall.SYS_RT_SIGACTION, uintptr(number), uintptr(unsafe.Pointer(&action)), 0, signalSetBytes, 0, 0)
 		if errno != 0 {

@@ -40,6 +40,14 @@ def test_no_signal_with_a_forged_cause_ends_the_supervisor(client):
     assert client.request("ping", "pong")
 
 
+def test_the_agent_cannot_queue_signals_for_the_supervisor(client):
+    """It would have to handle more than 100,000 of them before it answers its worker."""
+    script = "grep ^SigIgn /proc/1/status | cut -f 2"
+    assert client.run(shell(script))["exit_code"] == 0
+    real_time = sum(1 << number - 1 for number in range(32, 65))
+    assert int(client.output, 16) & real_time == real_time
+
+
 def test_signals_have_their_default_meaning_for_the_agent(client):
     script = "grep -E '^Sig(Blk|Ign)' /proc/self/status | cut -f 2"
     assert client.run(shell(script))["exit_code"] == 0
