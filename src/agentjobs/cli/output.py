@@ -43,6 +43,19 @@ def print_secret(show: Callable[[], None]) -> str | None:
     return None
 
 
+def print_once(document: Any, note: str, secret: str, *, json: bool) -> str | None:
+    """Prints a secret after a note, or in a document; returns the reason if that fails."""
+
+    def show() -> None:
+        if json:
+            print_json(document)
+        else:
+            print_note(note)
+            print_result(secret)
+
+    return print_secret(show)
+
+
 def print_note(text: str) -> None:
     """Information for people, on stderr, so that programs need not parse it."""
     print(_escape_for(sys.stderr, text), file=sys.stderr, flush=True)

@@ -9,7 +9,7 @@ from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.confirmation import confirm_name
 from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.orgs.commands import Name, orgs
-from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.store_command import Answer, print_answer
 
 if TYPE_CHECKING:
     from agentjobs.cli.orgs.export import Exported
@@ -34,14 +34,12 @@ def export_org(
         return await export_organization(admin.db, admin.settings, name, target)
 
     exported = with_store(data_dir, work)
-    if json:
-        print_json({"path": str(target), "tables": exported.tables, "secrets": "names only"})
-        return
-    print_result(str(target))
-    print_note(
+    document = {"path": str(target), "tables": exported.tables, "secrets": "names only"}
+    note = (
         f"{sum(exported.tables.values())} rows and {len(exported.repositories)} repositories of"
         f" {name}; of secrets, only the names."
     )
+    print_answer(Answer(document, [str(target)], [note]), json=json)
 
 
 @orgs.command("delete")
@@ -63,8 +61,5 @@ def delete_org(
         return await delete_organization(admin.db, admin.settings, name, force=force)
 
     deleted = with_store(data_dir, work)
-    if json:
-        print_json({"name": name, "deleted": deleted})
-        return
-    print_result(name)
-    print_note(f"Deleted {sum(deleted.values())} rows, and the files of {name} on this host.")
+    note = f"Deleted {sum(deleted.values())} rows, and the files of {name} on this host."
+    print_answer(Answer({"name": name, "deleted": deleted}, [name], [note]), json=json)

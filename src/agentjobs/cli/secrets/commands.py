@@ -7,7 +7,8 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import print_note
+from agentjobs.cli.store_command import Answer, Table, print_answer, store_command
 
 if TYPE_CHECKING:
     from agentjobs.environments.secrets import EnvironmentSecret
@@ -104,38 +105,25 @@ def set_secret(
         return secret
 
     secret = with_store(data_dir, work)
-    if json:
-        print_json(_document(secret))
-        return
-    print_result(name)
-    print_note(f"Set {name} of {repo or org}, encrypted with key {secret.key_id}.")
+    note = f"Set {name} of {repo or org}, encrypted with key {secret.key_id}."
+    print_answer(Answer(_document(secret), [name], [note]), json=json)
 
 
 @secrets.command("list")
-def list_secrets(
-    org: Org = DEFAULT_ORG, repo: Repo = "", data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def list_secrets(admin: Admin, org: Org = DEFAULT_ORG, repo: Repo = "") -> Table:
     """List the secrets of an organization or of a repository, without their values."""
+    from agentjobs.environments.secrets import list_environment_secrets
+    from agentjobs.organizations import secrets as stored
 
-    async def work(admin: Admin) -> "list[Secret | EnvironmentSecret]":
-        from agentjobs.environments.secrets import list_environment_secrets
-        from agentjobs.organizations import secrets as stored
-
-        organization_id, repo_id = await _scope(admin, org, repo)
-        if repo:
-            return [*await list_environment_secrets(admin.db, organization_id, repo_id)]
-        return [
-            *await stored.list_secrets(admin.db, org),
-            *await list_environment_secrets(admin.db, organization_id),
-        ]
-
-    documents = [_document(secret) for secret in with_store(data_dir, work)]
-    if json:
-        print_json({"secrets": documents})
-        return
-    print_table(
+    organization_id, repo_id = await _scope(admin, org, repo)
+    of_models = [] if repo else await stored.list_secrets(admin.db, org)
+    of_environments = await list_environment_secrets(admin.db, organization_id, repo_id or None)
+    documents = [*map(_document, of_models), *map(_document, of_environments)]
+    return Table(
+        {"secrets": documents},
         ("name", "for", "repo", "host", "sealed with", "created", "updated"),
-        [list(each.values())[:7] for each in documents],
+        [list(document.values())[:7] for document in documents],
     )
 
 
@@ -165,20 +153,16 @@ def remove_secret(
             await stored.remove_secret(admin.db, org, name)
 
     with_store(data_dir, work)
-    if json:
-        print_json({"name": name, "removed": True})
-        return
-    print_result(name)
-    print_note(f"Removed {name} of {repo or org}.")
+    answer = Answer({"name": name, "removed": True}, [name], [f"Removed {name} of {repo or org}."])
+    print_answer(answer, json=json)
 
 
 async def _scope(admin: Admin, org: str, repo: str) -> tuple[str, str]:
     """The identifiers of the organization and the repository."""
-    from agentjobs.organizations.organizations import find_organization
-    from agentjobs.repos.queries import find_repo
-
-    owner = await find_organization(admin.db, org)
-    return owner.id, (await find_repo(admin.db, owner.id, repo)).id if repo else ""
+    if repo:
+        organization_id, view = await admin.find_repo(org, repo)
+        return organization_id, view.id
+    return (await admin.find_organization(org)).id, ""
 
 
 def _read_value(name: str) -> str:
