@@ -1,7 +1,7 @@
 """Commands that work on the store and return what to print, as text or as JSON."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import update_wrapper
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ class Answer(NamedTuple):
     """A document for --json; otherwise lines on stdout, then notes on stderr."""
 
     document: Any
-    lines: Sequence[str]
-    notes: Sequence[str] = ()
+    lines: Iterable[str]
+    notes: Iterable[str] = ()
 
     def print_text(self) -> None:
         for line in self.lines:
