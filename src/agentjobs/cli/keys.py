@@ -7,8 +7,8 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_once
-from agentjobs.cli.store_command import Answer, Table, print_answer, store_command
+from agentjobs.cli.output import Answer, Table, print_answer, print_once
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.times import EXPIRY_HELP, parse_expiry_ms
 
 if TYPE_CHECKING:

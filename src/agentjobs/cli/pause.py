@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentjobs.cli.admin import Admin
-from agentjobs.cli.store_command import Answer, store_command
+from agentjobs.cli.output import Answer
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.organizations.pauses import Pauses

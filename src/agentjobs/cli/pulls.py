@@ -6,8 +6,8 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import escape_line, print_json, print_note, print_result
-from agentjobs.cli.store_command import Answer, Table, store_command
+from agentjobs.cli.output import Answer, Table, escape_line, print_json, print_note, print_result
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.problems import Problem

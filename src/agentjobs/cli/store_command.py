@@ -1,38 +1,13 @@
-"""Commands that work on the store and return what to print, as text or as JSON."""
+"""Commands that work on the store and return what to print."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import update_wrapper
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentjobs.cli.admin import with_store
 from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
-
-
-class Answer(NamedTuple):
-    """A document for --json; otherwise lines on stdout, then notes on stderr."""
-
-    document: Any
-    lines: Iterable[str]
-    notes: Iterable[str] = ()
-
-    def print_text(self) -> None:
-        for line in self.lines:
-            print_result(line)
-        for note in self.notes:
-            print_note(note)
-
-
-class Table(NamedTuple):
-    """A document for --json; otherwise a table."""
-
-    document: Any
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-
-    def print_text(self) -> None:
-        print_table(self.columns, self.rows)
+from agentjobs.cli.output import Answer, Table, print_answer
 
 
 def store_command(function: Callable[..., Awaitable[Answer | Table]]) -> Callable[..., None]:
@@ -50,10 +25,3 @@ def store_command(function: Callable[..., Awaitable[Answer | Table]]) -> Callabl
     update_wrapper(run, function)
     vars(run)["__signature__"] = inspect.Signature([*own, *shared])
     return run
-
-
-def print_answer(answer: Answer | Table, *, json: bool) -> None:
-    if json:
-        print_json(answer.document)
-    else:
-        answer.print_text()

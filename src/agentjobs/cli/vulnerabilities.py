@@ -6,8 +6,8 @@ import typer
 
 from agentjobs.cli.admin import Admin
 from agentjobs.cli.options import DEFAULT_ORG, Org
-from agentjobs.cli.output import escape_line
-from agentjobs.cli.store_command import Answer, Table, store_command
+from agentjobs.cli.output import Answer, Table, escape_line
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.advisories.decisions import NewDecision

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentjobs.cli.admin import Admin
-from agentjobs.cli.store_command import Answer, Table, store_command
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.jobs.workers import WorkerView

@@ -18,8 +18,8 @@ from agentjobs.cli.forges.text import (
     print_hooks,
 )
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_secret
-from agentjobs.cli.store_command import Answer, Table, store_command
+from agentjobs.cli.output import Answer, Table, print_json, print_note, print_result, print_secret
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.forges.access import open_platforms
 from agentjobs.cli.forges.commands import ConnectionName, forges
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result
-from agentjobs.cli.store_command import Table, store_command
+from agentjobs.cli.output import Table, print_json, print_note, print_result
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.connections.repositories import AvailableRepository, ConnectResult

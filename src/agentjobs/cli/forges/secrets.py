@@ -16,8 +16,8 @@ from agentjobs.cli.forges.commands import (
 )
 from agentjobs.cli.forges.text import document, print_account
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_once
-from agentjobs.cli.store_command import Answer, print_answer, store_command
+from agentjobs.cli.output import Answer, print_answer, print_once
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.webhooks.commands import sealing_keys
 
 if TYPE_CHECKING:

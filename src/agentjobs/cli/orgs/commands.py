@@ -6,7 +6,8 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DataDir, Json, Severity
-from agentjobs.cli.store_command import Answer, Table, print_answer, store_command
+from agentjobs.cli.output import Answer, Table, print_answer
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.organizations.budgets import Budget

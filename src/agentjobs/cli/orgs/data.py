@@ -9,7 +9,7 @@ from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.confirmation import confirm_name
 from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.orgs.commands import Name, orgs
-from agentjobs.cli.store_command import Answer, print_answer
+from agentjobs.cli.output import Answer, print_answer
 
 if TYPE_CHECKING:
     from agentjobs.cli.orgs.export import Exported

@@ -7,9 +7,9 @@ import typer
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.confirmation import confirm_name
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org, Severity
-from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.output import Answer, Table, print_answer, print_json, print_note, print_result
 from agentjobs.cli.repos.index_wait import INDEX_FAILED, wait_for_index
-from agentjobs.cli.store_command import Answer, Table, print_answer, store_command
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.repos.queries import RepoView

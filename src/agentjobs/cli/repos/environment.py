@@ -8,9 +8,9 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_note
+from agentjobs.cli.output import Answer, print_answer, print_note
 from agentjobs.cli.repos.commands import Name, repos
-from agentjobs.cli.store_command import Answer, print_answer, store_command
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.environments.definition import EnvironmentDefinition

@@ -8,11 +8,18 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import escape_text, print_json, print_note, print_result, print_table
+from agentjobs.cli.output import (
+    Answer,
+    escape_text,
+    print_json,
+    print_note,
+    print_result,
+    print_table,
+)
 from agentjobs.cli.repos import environment_text as text
 from agentjobs.cli.repos.commands import Name
 from agentjobs.cli.repos.environment import environment
-from agentjobs.cli.store_command import Answer, store_command
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.environments.build_queries import Build

@@ -9,7 +9,8 @@ import typer
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.credential_input import read_token
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.store_command import Answer, Table, print_answer, store_command
+from agentjobs.cli.output import Answer, Table, print_answer
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.trackers.text import TABLE, document, line
 from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
 

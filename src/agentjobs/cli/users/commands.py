@@ -6,7 +6,8 @@ import typer
 
 from agentjobs.cli.admin import Admin
 from agentjobs.cli.options import DEFAULT_ORG, Org
-from agentjobs.cli.store_command import Answer, Table, store_command
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.organizations.memberships import Membership

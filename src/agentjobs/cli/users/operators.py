@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from agentjobs.cli.admin import Admin
-from agentjobs.cli.store_command import Answer, Table, store_command
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.users.commands import Email, require_user, users
 
 if TYPE_CHECKING:

@@ -8,8 +8,16 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_secret
-from agentjobs.cli.store_command import Answer, Table, print_answer, store_command
+from agentjobs.cli.output import (
+    Answer,
+    Table,
+    print_answer,
+    print_json,
+    print_note,
+    print_result,
+    print_secret,
+)
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.webhooks.text import (
     ENDPOINT_COLUMNS,
     endpoint_document,

@@ -7,8 +7,8 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_table
-from agentjobs.cli.store_command import Answer, print_answer, store_command
+from agentjobs.cli.output import Answer, print_answer, print_json, print_note, print_table
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.times import TIME_HELP
 from agentjobs.cli.webhooks.commands import webhooks
 from agentjobs.cli.webhooks.text import delivery_document, detail_document, format_delivery

@@ -6,8 +6,8 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_secret
-from agentjobs.cli.store_command import Answer, store_command
+from agentjobs.cli.output import Answer, print_json, print_note, print_result, print_secret
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.webhooks.commands import (
     EndpointName,
     announce_new_key,
