@@ -1,14 +1,14 @@
 """`agentjobs secrets`: secrets of models and of environments. Values are never printed."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.credential_input import read_secret
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_note
-from agentjobs.cli.store_command import Answer, Table, print_answer, store_command
+from agentjobs.cli.output import Answer, Table, print_answer, print_note
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.environments.secrets import EnvironmentSecret
@@ -78,7 +78,10 @@ def set_secret(
     }
     if purpose == _MODELS and (repo or any(usage.values())):
         raise typer.BadParameter("specify --for setup, --for proxy or --for registry")
-    value = _read_value(name)
+    from agentjobs.organizations.secrets import MAX_VALUE_BYTES
+
+    # Slightly more than allowed, so that a longer value fails instead of being cut.
+    value = read_secret(f"Value of {name}", MAX_VALUE_BYTES + 3)
 
     async def work(admin: Admin) -> "Secret | EnvironmentSecret":
         from agentjobs.environments.secret_definition import SecretInput, parse_secret
@@ -163,28 +166,6 @@ async def _scope(admin: Admin, org: str, repo: str) -> tuple[str, str]:
         organization_id, view = await admin.find_repo(org, repo)
         return organization_id, view.id
     return (await admin.find_organization(org)).id, ""
-
-
-def _read_value(name: str) -> str:
-    """Not from an argument, which other users can see and shells keep in their history."""
-    from agentjobs.organizations.secrets import MAX_VALUE_BYTES
-
-    if sys.stdin is None:
-        return ""
-    if sys.stdin.isatty():
-        return _prompt(name)
-    # Slightly more than allowed, so that a longer value fails instead of being cut.
-    data = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)
-    return data.decode().removesuffix("\n").removesuffix("\r")
-
-
-def _prompt(name: str) -> str:
-    import getpass
-
-    try:
-        return getpass.getpass(f"Value of {name}: ")
-    except EOFError:
-        return ""
 
 
 def _document(secret: "Secret | EnvironmentSecret") -> dict[str, Any]:

@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.credential_input import prompt_secretly, read_secret
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_once
-from agentjobs.cli.store_command import Answer, print_answer
+from agentjobs.cli.output import Answer, print_answer, print_once
 from agentjobs.cli.users.commands import Email, Role, require_user, users
 
 if TYPE_CHECKING:
@@ -138,26 +138,12 @@ def _not_printed(kind: str, reason: str) -> Exception:
 
 
 def _read_password(email: str) -> str:
-    """Not from an argument, which other users can see and shells keep in their history."""
-    if sys.stdin is None:
-        return ""
-    if sys.stdin.isatty():
-        return _prompt_twice(email)
-    data = sys.stdin.buffer.read(_MAX_PASSWORD_BYTES)
-    return data.decode().removesuffix("\n").removesuffix("\r")
+    password = read_secret(f"New password for {email}", _MAX_PASSWORD_BYTES)
+    if password and sys.stdin.isatty():
+        from agentjobs.problems import Problem
 
-
-def _prompt_twice(email: str) -> str:
-    import getpass
-
-    from agentjobs.problems import Problem
-
-    try:
-        password = getpass.getpass(f"New password for {email}: ")
-        if getpass.getpass("Repeat the password: ") != password:
+        if prompt_secretly("Repeat the password") != password:
             raise Problem("passwords_differ", "The passwords do not match.")
-    except EOFError:
-        return ""
     return password
 
 
