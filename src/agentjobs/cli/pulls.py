@@ -6,7 +6,15 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import Answer, Table, escape_line, print_json, print_note, print_result
+from agentjobs.cli.output import (
+    Answer,
+    Table,
+    escape_line,
+    print_answer,
+    print_json,
+    print_note,
+    print_result,
+)
 from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
@@ -79,26 +87,21 @@ def merge_pull(
     """Merge a pull request; on conflicts, exit 1 and list the files."""
     from agentjobs.problems import Problem
 
-    async def work(admin: Admin) -> "dict[str, Any]":
-        from agentjobs.pulls import merge as merge_pull
+    async def work(admin: Admin) -> Answer:
+        from agentjobs.pulls.merge import merge_pull
 
-        return _document(
-            admin,
-            await merge_pull.merge_pull(admin.db, admin.settings, org, repo, number, method=method),
-        )
+        merged = await merge_pull(admin.db, admin.settings, org, repo, number, method=method)
+        note = f"{repo}#{number} is merged into {merged.base_branch}."
+        return Answer(_document(admin, merged), [merged.merge_commit or ""], [note])
 
     try:
-        document = with_store(data_dir, work)
+        answer = with_store(data_dir, work)
     except Problem as problem:
         if problem.code != "pull_not_mergeable" or not _conflicting_files(problem):
             raise
         _answer_conflict(problem, json)
         raise typer.Exit(CONFLICT) from None
-    if json:
-        print_json(document)
-        return
-    print_result(document["merge_commit"])
-    print_note(f"{repo}#{number} is merged into {document['base_branch']}.")
+    print_answer(answer, json=json)
 
 
 @pulls.command("close")

@@ -74,13 +74,12 @@ def rotate_hook_secret(
     name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
     """Create a new secret for the platform's webhooks and print it once."""
+    from agentjobs.connections import connections
 
-    async def work(admin: Admin) -> str:
-        from agentjobs.connections import connections
-
-        return await connections.rotate_hook_secret(admin.db, sealing_keys(admin), org, name)
-
-    secret = with_store(data_dir, work)
+    secret = with_store(
+        data_dir,
+        lambda admin: connections.rotate_hook_secret(admin.db, sealing_keys(admin), org, name),
+    )
     note = (
         f"Webhooks of {name} are refused until the platform has this secret, which is shown only"
         " once."

@@ -87,13 +87,11 @@ def set_org_budget(
     """Limit the model cost of an organization."""
     if per_day is None and per_job is None:
         raise typer.BadParameter("specify --per-day, --per-job or both")
+    from agentjobs.organizations.budgets import set_budget
 
-    async def work(admin: Admin) -> "Budget":
-        from agentjobs.organizations.budgets import set_budget
-
-        return await set_budget(admin.db, name, daily=per_day, job=per_job)
-
-    budget = with_store(data_dir, work)
+    budget = with_store(
+        data_dir, lambda admin: set_budget(admin.db, name, daily=per_day, job=per_job)
+    )
     day, job = (text or "no limit" for text in _amount_texts(budget))
     note = f"Budget of {name} in US dollars: {day} per day, {job} per job."
     print_answer(Answer({"name": name, **_amounts(budget)}, [name], [note]), json=json)

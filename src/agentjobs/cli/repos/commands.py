@@ -172,15 +172,14 @@ def set_repo(
     """Choose the workers that run jobs of a repository, and limit how many run at once."""
     if tags is None and max_concurrent_jobs is None:
         raise typer.BadParameter("specify --tags, --max-concurrent-jobs or both")
+    from agentjobs.repos.scheduling import set_scheduling
 
-    async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.scheduling import set_scheduling
-
-        return await set_scheduling(
+    repo = with_store(
+        data_dir,
+        lambda admin: set_scheduling(
             admin.db, org, name, tags=tags, max_concurrent_jobs=max_concurrent_jobs
-        )
-
-    repo = with_store(data_dir, work)
+        ),
+    )
     note = (
         f"Jobs of {repo.full_name} run on workers with the tags:"
         f" {', '.join(repo.required_tags) or 'none required'};"

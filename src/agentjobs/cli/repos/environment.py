@@ -45,11 +45,8 @@ def set_environment(
     definition = _read_definition(file) if file else _definition_of(given)
 
     note = "This replaces what the files of the repository say, for jobs that start from now."
-
-    async def work(admin: Admin) -> Answer:
-        return await _set_definition(admin, org, name, definition, note)
-
-    print_answer(with_store(data_dir, work), json=json)
+    answer = with_store(data_dir, lambda admin: _set_definition(admin, org, name, definition, note))
+    print_answer(answer, json=json)
 
 
 @environment.command("clear")

@@ -137,13 +137,9 @@ def edit_tracker(
     """Change whether pull requests are linked on their tickets."""
     if link_back is None:
         raise typer.BadParameter("use --link-back or --no-link-back")
+    from agentjobs.tickets.trackers import set_link_back
 
-    async def work(admin: Admin) -> "ConfiguredTracker":
-        from agentjobs.tickets.trackers import set_link_back
-
-        return await set_link_back(admin.db, org, name, link_back)
-
-    tracker = with_store(data_dir, work)
+    tracker = with_store(data_dir, lambda admin: set_link_back(admin.db, org, name, link_back))
     verb = "are linked" if tracker.link_back else "are not linked"
     message = f"Pull requests {verb} on their tickets from now on."
     print_answer(_answer(tracker, message), json=json)

@@ -61,14 +61,11 @@ def invite_user(
     link = f"{public_url}/invitation?token={token}"
     document = {"link": link, **_invitation_document(invitation)}
     note = f"Send this link to {invitation.email} only. It works once, within 7 days."
-
-    async def revoke(admin: Admin) -> None:
+    if reason := print_once(document, note, link, json=json):
         from agentjobs.organizations.invitations import revoke_invitation
 
-        await revoke_invitation(admin.db, invitation.organization_id, invitation.id)
-
-    if reason := print_once(document, note, link, json=json):
-        with_store(data_dir, revoke)
+        owner_id = invitation.organization_id
+        with_store(data_dir, lambda admin: revoke_invitation(admin.db, owner_id, invitation.id))
         raise _not_printed("invitation", reason)
 
 
@@ -119,12 +116,9 @@ def create_reset_link(email: Email, data_dir: DataDir = None, json: Json = False
 
 
 def _revoke_link(token: str, data_dir: DataDir, reason: str) -> None:
-    async def revoke(admin: Admin) -> None:
-        from agentjobs.organizations.sign_in_links import revoke_link
+    from agentjobs.organizations.sign_in_links import revoke_link
 
-        await revoke_link(admin.db, token)
-
-    with_store(data_dir, revoke)
+    with_store(data_dir, lambda admin: revoke_link(admin.db, token))
     raise _not_printed("link", reason)
 
 
