@@ -46,14 +46,9 @@ async def rename(request: PageRequest) -> Response:
 async def change_own_password(request: PageRequest) -> Response:
     """Ends all other sessions; this browser gets a new one."""
     form, viewer = request.form, request.viewer
-    try:
-        if form.raw("new") != form.raw("again"):
-            raise Problem("weak_password", "The two new passwords do not match.")
-        await change_password(
-            request.db, viewer.user_id, form.raw("current") or None, form.raw("new")
-        )
-    except Problem as problem:
-        return await show(request, problem)
+    if form.raw("new") != form.raw("again"):
+        raise Problem("weak_password", "The two new passwords do not match.")
+    await change_password(request.db, viewer.user_id, form.raw("current") or None, form.raw("new"))
     token = await start_session(
         request.db,
         request.settings,
@@ -94,10 +89,7 @@ async def choose_organization(request: PageRequest) -> Response:
 async def switch(request: PageRequest) -> Response:
     token = current_token(request) or ""
     name = request.form.text("organization")
-    try:
-        await switch_organization(request.db, token, request.viewer.user_id, name)
-    except Problem as problem:
-        return await show(request, problem)
+    await switch_organization(request.db, token, request.viewer.user_id, name)
     path = safe_next(request.form.text("next") or "/")
     return request.redirect(path, banner=f"Switched to {name}.")
 
@@ -106,9 +98,9 @@ ROUTES: Routes = [
     PageRoute("GET", "/account", "viewer", show),
     PageRoute("GET", "/account/organizations", "viewer", choose_organization),
     PageRoute("POST", "/account/name", "viewer", rename),
-    PageRoute("POST", "/account/password", "viewer", change_own_password),
+    PageRoute("POST", "/account/password", "viewer", change_own_password, problem_page=show),
     PageRoute("POST", "/account/sessions/end-others", "viewer", end_other_sessions),
     PageRoute("POST", "/account/sessions/end-all", "viewer", end_all_sessions),
     PageRoute("POST", "/account/sessions/{id}/end", "viewer", end_session),
-    PageRoute("POST", "/account/organization", "viewer", switch),
+    PageRoute("POST", "/account/organization", "viewer", switch, problem_page=show),
 ]

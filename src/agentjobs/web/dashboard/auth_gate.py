@@ -98,7 +98,7 @@ class _AuthGate:
             return request.redirect(page, banner=_ALREADY_SUBMITTED, tone="warn")
         is_accepted = False
         try:
-            response = await route.handler(request)
+            response = await _handle_form(route, request)
             is_accepted = response.status_code < HTTPStatus.BAD_REQUEST
             return response
         finally:
@@ -181,6 +181,15 @@ class _AuthGate:
         user_agent = http.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
         origin = Origin(self._addresses.of(http.scope), user_agent)
         return AnonymousRequest(self._context, http, origin, form)
+
+
+async def _handle_form(route: PageRoute, request: PageRequest) -> Response:
+    try:
+        return await route.handler(request)
+    except Problem as problem:
+        if route.problem_page is None or problem.code == "not_found":
+            raise
+        return await route.problem_page(request, problem)
 
 
 def _refusal(route: PageRoute, request: PageRequest) -> Problem:

@@ -6,11 +6,13 @@ from typing import Literal
 
 from starlette.responses import Response
 
+from agentjobs.problems import Problem
 from agentjobs.web.dashboard.request_context import AnonymousRequest, PageRequest
 
 Method = Literal["GET", "POST"]
 Role = Literal["viewer", "member", "admin", "operator"]
 PageHandler = Callable[[PageRequest], Awaitable[Response]]
+ProblemPage = Callable[[PageRequest, Problem], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class PageRoute:
     """Requires a signed-in user with at least `role`. With `takes_keys`, an API key can read it.
 
     `operator` is no role of an organization: those pages do not exist for other users.
+    `problem_page` shows the form again when its handler raises a Problem other than `not_found`.
     """
 
     method: Method
@@ -25,6 +28,7 @@ class PageRoute:
     role: Role
     handler: PageHandler
     takes_keys: bool = False
+    problem_page: ProblemPage | None = None
 
 
 @dataclass(frozen=True, slots=True)

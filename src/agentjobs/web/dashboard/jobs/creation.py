@@ -36,25 +36,15 @@ _ADVANCED = _FIELDS[_FIELDS.index("title") :]
 _DEFAULT_PRIORITY = "normal"
 
 
-async def show(request: PageRequest) -> Response:
-    form_values = {name: request.query_param(name) for name in _FIELDS}
-    return await _page(request, form_values)
-
-
 async def create(request: PageRequest) -> Response:
-    form = request.form
-    form_values = {name: form.raw(name) for name in _FIELDS}
-    try:
-        faults: list[Fault] = []
-        body = _build_request(form, faults)
-        faults += request_faults(body, request.context.catalog)
-        if faults:
-            raise validation_failed(faults)
-        created = await create_job(
-            request.context.jobs, request.viewer.caller, create_job_request(body)
-        )
-    except Problem as problem:
-        return await _page(request, form_values, for_page(problem))
+    faults: list[Fault] = []
+    body = _build_request(request.form, faults)
+    faults += request_faults(body, request.context.catalog)
+    if faults:
+        raise validation_failed(faults)
+    created = await create_job(
+        request.context.jobs, request.viewer.caller, create_job_request(body)
+    )
     return request.redirect(f"/jobs/{created.receipt.job_id}")
 
 
@@ -89,22 +79,23 @@ async def follow_up(request: PageRequest) -> Response:
     return request.redirect(f"/jobs/{created.receipt.job_id}", banner=banner)
 
 
-async def _page(
-    request: PageRequest, form_values: dict[str, str], problem: Problem | None = None
-) -> Response:
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
+    read = request.form.raw if problem else request.query_param
+    form_values = {name: read(name) for name in _FIELDS}
+    shown = problem and for_page(problem)
     fleet = await request.context.jobs.fleet.state()
     agents = agent_options(request)
     allowed = [agent_id for agent_id, _, unavailable in agents if not unavailable]
     runnable = [agent_id for agent_id in allowed if fleet.slots_for(agent_id)]
     return await request.render(
         "jobs/new.html",
-        problem=problem,
+        problem=shown,
         form_values={
             **form_values,
             "agent": form_values["agent"] or next(iter(runnable or allowed), ""),
             "priority": form_values["priority"] or _DEFAULT_PRIORITY,
         },
-        field_errors=by_field(problem),
+        field_errors=by_field(shown),
         priority_options=[(name, name.capitalize()) for name in get_args(Priority)],
         shows_options=any(form_values[name].strip() for name in _ADVANCED),
         repo_choice=await load_repo_choice(request, form_values["repo"].strip()),
@@ -183,7 +174,7 @@ def _parse_more(text: str) -> dict[str, Any]:
 
 ROUTES: Routes = [
     PageRoute("GET", "/jobs/new", "member", show),
-    PageRoute("POST", "/jobs", "member", create),
+    PageRoute("POST", "/jobs", "member", create, problem_page=show),
     PageRoute("POST", "/jobs/{job_id}/again", "member", rerun),
     PageRoute("POST", "/jobs/{job_id}/follow-up", "member", follow_up),
 ]

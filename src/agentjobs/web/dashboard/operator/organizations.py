@@ -73,17 +73,10 @@ async def stream(request: PageRequest) -> Response:
     return live_parts(request, ("jobs", "organizations"), parts)
 
 
-async def show_one(request: PageRequest) -> Response:
-    return await _organization_page(request)
-
-
 async def change_plan(request: PageRequest) -> Response:
     name, plan = await _name(request), request.form.text("plan")
-    try:
-        with acting_as_operator(request):
-            await set_plan(request.db, request.context.plans, name, plan)
-    except Problem as problem:
-        return await _organization_page(request, problem)
+    with acting_as_operator(request):
+        await set_plan(request.db, request.context.plans, name, plan)
     return _redirect(request, name, f"{name} is on the plan {plan} now.")
 
 
@@ -100,7 +93,7 @@ async def change_budget(request: PageRequest) -> Response:
                 job=limits["job"] or NO_LIMIT,
             )
     except Problem as problem:
-        return await _organization_page(request, problem, limits)
+        return await show_one(request, problem, limits)
     return _redirect(request, name, "Budgets saved. They apply to jobs that start from now on.")
 
 
@@ -118,7 +111,7 @@ async def resume_one(request: PageRequest) -> Response:
     return _redirect(request, name, f"Jobs of {name} start again.")
 
 
-async def _organization_page(
+async def show_one(
     request: PageRequest, problem: Problem | None = None, limits: dict[str, str] | None = None
 ) -> Response:
     line = await find_organization_line(request.db, request.path_param("name"))
@@ -189,7 +182,7 @@ ROUTES: Routes = [
     PageRoute("GET", PATH, "operator", show),
     PageRoute("GET", f"{PATH}/stream", "operator", stream),
     PageRoute("GET", _ONE, "operator", show_one),
-    PageRoute("POST", f"{_ONE}/plan", "operator", change_plan),
+    PageRoute("POST", f"{_ONE}/plan", "operator", change_plan, problem_page=show_one),
     PageRoute("POST", f"{_ONE}/budget", "operator", change_budget),
     PageRoute("POST", f"{_ONE}/pause", "operator", pause_one),
     PageRoute("POST", f"{_ONE}/resume", "operator", resume_one),

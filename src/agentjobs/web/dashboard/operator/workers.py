@@ -28,10 +28,6 @@ _TONES = {
 }
 
 
-async def show(request: PageRequest) -> Response:
-    return await _page(request)
-
-
 async def stream(request: PageRequest) -> Response:
     async def parts() -> Parts:
         return {"worker-rows": await request.fragment(_TEMPLATE, **await _rows(request))}
@@ -54,11 +50,8 @@ async def resume(request: PageRequest) -> Response:
 
 async def remove(request: PageRequest) -> Response:
     worker_id = await _worker_id(request)
-    try:
-        with acting_as_operator(request):
-            worker, requeued = await remove_worker(request.db, request.settings, worker_id)
-    except Problem as problem:
-        return await _page(request, problem)
+    with acting_as_operator(request):
+        worker, requeued = await remove_worker(request.db, request.settings, worker_id)
     banner = f"{worker.hostname} was removed. Jobs that were requeued: {requeued}."
     return request.redirect(_PATH, banner=banner)
 
@@ -77,7 +70,7 @@ async def _worker_id(request: PageRequest) -> str:
     return worker_id
 
 
-async def _page(request: PageRequest, problem: Problem | None = None) -> Response:
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
     return await request.render("operator/workers.html", problem=problem, **await _rows(request))
 
 
@@ -91,6 +84,6 @@ ROUTES: Routes = [
     PageRoute("GET", f"{_PATH}/stream", "operator", stream),
     PageRoute("POST", f"{_PATH}/{{id}}/drain", "operator", drain),
     PageRoute("POST", f"{_PATH}/{{id}}/resume", "operator", resume),
-    PageRoute("POST", f"{_PATH}/{{id}}/remove", "operator", remove),
+    PageRoute("POST", f"{_PATH}/{{id}}/remove", "operator", remove, problem_page=show),
     PageRoute("GET", "/settings/workers", "operator", redirect_from_settings),
 ]

@@ -14,7 +14,7 @@ from agentjobs.pulls.line_places import find_place
 from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pulls.changes import files_page
-from agentjobs.web.dashboard.pulls.detail import conversation_page
+from agentjobs.web.dashboard.pulls.detail import conversation_page, show
 from agentjobs.web.dashboard.pulls.line_form import LineForm
 from agentjobs.web.dashboard.pulls.pull_tabs import PATH, find_local_pull, find_pull
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -64,10 +64,7 @@ async def reply(request: PageRequest) -> Response:
 async def resolve(request: PageRequest) -> Response:
     pull = await find_local_pull(request)
     is_resolved = request.form.flag("resolved")
-    try:
-        await resolve_comment(request.db, pull, request.form.text("comment"), resolved=is_resolved)
-    except Problem as problem:
-        return await conversation_page(request, pull, problem)
+    await resolve_comment(request.db, pull, request.form.text("comment"), resolved=is_resolved)
     return request.redirect(
         _back(request, pull), banner="Resolved." if is_resolved else "Reopened."
     )
@@ -78,10 +75,7 @@ async def follow_up(request: PageRequest) -> Response:
     pull = await find_local_pull(request)
     chosen = set(request.form.all("comment"))
     comments = [each for each in await list_comments(request.db, pull) if each.id in chosen]
-    try:
-        job_id = await ask_agent(request.context.jobs, request.viewer.caller, pull, comments)
-    except Problem as problem:
-        return await conversation_page(request, pull, problem)
+    job_id = await ask_agent(request.context.jobs, request.viewer.caller, pull, comments)
     return request.redirect(f"/jobs/{job_id}", banner="Started a follow-up for the comments.")
 
 
@@ -104,6 +98,6 @@ ROUTES: Routes = [
     PageRoute("POST", f"{PATH}/files/comments", "member", comment_on_line),
     PageRoute("POST", f"{PATH}/comments", "member", comment),
     PageRoute("POST", f"{PATH}/comments/reply", "member", reply),
-    PageRoute("POST", f"{PATH}/comments/resolve", "member", resolve),
-    PageRoute("POST", f"{PATH}/follow-up", "member", follow_up),
+    PageRoute("POST", f"{PATH}/comments/resolve", "member", resolve, problem_page=show),
+    PageRoute("POST", f"{PATH}/follow-up", "member", follow_up, problem_page=show),
 ]

@@ -26,27 +26,28 @@ from agentjobs.web.dashboard.request_context import PageRequest
 _locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 
-async def show(request: PageRequest) -> Response:
-    return await conversation_page(request, await find_pull(request))
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
+    return await conversation_page(request, await find_pull(request), problem)
+
+
+async def show_unmerged(request: PageRequest, problem: Problem) -> Response:
+    return await show(request, _for_page(problem))
 
 
 async def merge(request: PageRequest) -> Response:
     pull = await find_pull(request)
     method = method_named(request.form.text("method"))
-    try:
-        async with _lock(pull):
-            await merge_pull(
-                request.db,
-                request.settings,
-                request.organization,
-                pull.repo,
-                pull.number,
-                method=method,
-                # What the page showed.
-                head_commit=request.form.text("head_commit") or None,
-            )
-    except Problem as problem:
-        return await conversation_page(request, pull, _for_page(problem))
+    async with _lock(pull):
+        await merge_pull(
+            request.db,
+            request.settings,
+            request.organization,
+            pull.repo,
+            pull.number,
+            method=method,
+            # What the page showed.
+            head_commit=request.form.text("head_commit") or None,
+        )
     response = request.redirect(pull.path, banner=f"Merged into {pull.base_branch}.")
     remember_method(request, response, method)
     return response
@@ -55,32 +56,23 @@ async def merge(request: PageRequest) -> Response:
 async def resolve(request: PageRequest) -> Response:
     """Asks the agent to resolve conflicts."""
     pull = await find_pull(request)
-    try:
-        async with _lock(pull):
-            await resolve_conflicts(request.context.jobs, request.viewer.caller, pull)
-    except Problem as problem:
-        return await conversation_page(request, pull, problem)
+    async with _lock(pull):
+        await resolve_conflicts(request.context.jobs, request.viewer.caller, pull)
     return request.redirect(pull.path, banner="Asked the agent to resolve the conflicts.")
 
 
 async def close(request: PageRequest) -> Response:
     pull = await find_pull(request)
-    try:
-        async with _lock(pull):
-            await close_and_remove_branch(
-                request.db, request.settings, request.organization, pull.repo, pull.number
-            )
-    except Problem as problem:
-        return await conversation_page(request, pull, problem)
+    async with _lock(pull):
+        await close_and_remove_branch(
+            request.db, request.settings, request.organization, pull.repo, pull.number
+        )
     return request.redirect(pull.path, banner="Closed without merging.")
 
 
 async def ready(request: PageRequest) -> Response:
     pull = await find_pull(request)
-    try:
-        await mark_ready(request.db, request.organization, pull.repo, pull.number)
-    except Problem as problem:
-        return await conversation_page(request, pull, problem)
+    await mark_ready(request.db, request.organization, pull.repo, pull.number)
     return request.redirect(pull.path, banner="Marked as ready for review.")
 
 
@@ -135,8 +127,8 @@ def _for_page(problem: Problem) -> Problem:
 
 ROUTES: Routes = [
     PageRoute("GET", PATH, "viewer", show, takes_keys=True),
-    PageRoute("POST", f"{PATH}/merge", "member", merge),
-    PageRoute("POST", f"{PATH}/resolve-conflicts", "member", resolve),
-    PageRoute("POST", f"{PATH}/close", "member", close),
-    PageRoute("POST", f"{PATH}/ready", "member", ready),
+    PageRoute("POST", f"{PATH}/merge", "member", merge, problem_page=show_unmerged),
+    PageRoute("POST", f"{PATH}/resolve-conflicts", "member", resolve, problem_page=show),
+    PageRoute("POST", f"{PATH}/close", "member", close, problem_page=show),
+    PageRoute("POST", f"{PATH}/ready", "member", ready, problem_page=show),
 ]

@@ -64,10 +64,6 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
         return f"{path}?{query}" if query else path
 
 
-async def show(request: PageRequest) -> Response:
-    return await _page(request)
-
-
 async def stream(request: PageRequest) -> Response:
     query = _read_query(request)
 
@@ -82,17 +78,13 @@ async def stream(request: PageRequest) -> Response:
 async def connect(request: PageRequest) -> Response:
     """Tenants can connect https URLs only. Paths require the operator's command line."""
     form = request.form
-    form_values = {name: form.text(name) for name in ("address", "name", "user")}
-    try:
-        await request.context.imports.start(
-            await find_organization(request.db, request.organization),
-            form_values["address"],
-            name=form_values["name"] or None,
-            user=form_values["user"],
-            token=form.text("token"),
-        )
-    except Problem as problem:
-        return await _page(request, _for_page(problem), **form_values)
+    await request.context.imports.start(
+        await find_organization(request.db, request.organization),
+        form.text("address"),
+        name=form.optional("name"),
+        user=form.text("user"),
+        token=form.text("token"),
+    )
     # No banner: the list shows progress and errors.
     return request.redirect(PATH)
 
@@ -109,24 +101,25 @@ async def dismiss_import(request: PageRequest) -> Response:
     return request.redirect(PATH)
 
 
-async def _page(
-    request: PageRequest, problem: Problem | None = None, **form_values: str
-) -> Response:
-    template_values: dict[str, Any] = {"address": "", "name": "", "user": "", **form_values}
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
+    shown = problem and _for_page(problem)
     errors = dict.fromkeys(_FIELD_OF.values(), "")
-    if problem and problem.code in _FIELD_OF:
-        errors[_FIELD_OF[problem.code]] = problem.message
+    if shown and shown.code in _FIELD_OF:
+        errors[_FIELD_OF[shown.code]] = shown.message
     query = _read_query(request)
+    form_values: dict[str, Any] = {
+        name: request.form.text(name) for name in ("address", "name", "user")
+    }
     return await request.render(
         "repos/list.html",
-        problem=problem,
+        problem=shown,
         field_errors=errors,
+        **form_values,
         platform_options=[("", "any"), *PLATFORM_NAMES.items()],
         state_options=[("", "any"), *_STATE_NAMES.items()],
         order_options=list(_ORDER_NAMES.items()),
         stream=query.address(f"{prefix_of(request.settings)}{PATH}/stream"),
         **await _rows(request, query),
-        **template_values,
     )
 
 
@@ -174,7 +167,7 @@ async def _rows(request: PageRequest, query: _Query) -> dict[str, Any]:
 ROUTES: Routes = [
     PageRoute("GET", PATH, "viewer", show),
     PageRoute("GET", f"{PATH}/stream", "viewer", stream),
-    PageRoute("POST", PATH, "admin", connect),
+    PageRoute("POST", PATH, "admin", connect, problem_page=show),
     PageRoute("POST", f"{PATH}/imports/{{id}}/cancel", "admin", cancel_import),
     PageRoute("POST", f"{PATH}/imports/{{id}}/dismiss", "admin", dismiss_import),
 ]

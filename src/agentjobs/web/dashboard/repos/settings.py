@@ -1,5 +1,6 @@
 """/repos/{full_name}/settings: automatic fixes, protected paths, configuration, disconnecting."""
 
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -19,10 +20,6 @@ from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
 from agentjobs.web.dashboard.repos.threshold_text import repo_options
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.workspace.rules import PROTECTED_FILES, PROTECTED_PATTERNS
-
-
-async def show(request: PageRequest) -> Response:
-    return await _page(request, await require_repo(request))
 
 
 async def stream(request: PageRequest) -> Response:
@@ -54,21 +51,15 @@ async def protect_path(request: PageRequest) -> Response:
 
 async def set_threshold(request: PageRequest) -> Response:
     repo = await require_repo(request)
-    try:
-        level = request.form.text("level")
-        await set_repo_threshold(request.db, request.organization, repo.full_name, level)
-    except Problem as problem:
-        return await _page(request, repo, problem)
+    level = request.form.text("level")
+    await set_repo_threshold(request.db, request.organization, repo.full_name, level)
     banner = "Saved. Known vulnerabilities are checked again."
     return request.redirect(_path(repo), banner=banner)
 
 
 async def _change_protection(request: PageRequest, change: Any, banner: str) -> Response:
     repo = await require_repo(request)
-    try:
-        await change(request.db, request.organization, repo.full_name, request.form.text("pattern"))
-    except Problem as problem:
-        return await _page(request, repo, problem, open_form="protection")
+    await change(request.db, request.organization, repo.full_name, request.form.text("pattern"))
     return request.redirect(_path(repo), banner=banner)
 
 
@@ -88,10 +79,11 @@ async def _configuration(
     return await configuration_status(root, repo)
 
 
-async def _page(
-    request: PageRequest, repo: RepoView, problem: Problem | None = None, *, open_form: str = ""
+async def show(
+    request: PageRequest, problem: Problem | None = None, *, open_form: str = ""
 ) -> Response:
     """`open_form` is the form with an error, which stays open."""
+    repo = await require_repo(request)
     thresholds = await load_thresholds(request.db, repo.id)
     sync = await _sync(request, repo)
     return await request.render(
@@ -112,11 +104,12 @@ def _path(repo: RepoView) -> str:
     return f"/repos/{repo.full_name}/settings"
 
 
+_show_protection = partial(show, open_form="protection")
 ROUTES: Routes = [
     repo_page_route("settings", show),
     repo_page_route("settings/stream", stream),
     PageRoute("POST", f"{REPO_PATH}/disconnect", "admin", disconnect),
-    PageRoute("POST", f"{REPO_PATH}/auto-trigger", "admin", set_threshold),
-    PageRoute("POST", f"{REPO_PATH}/lift", "admin", unprotect_path),
-    PageRoute("POST", f"{REPO_PATH}/protect", "admin", protect_path),
+    PageRoute("POST", f"{REPO_PATH}/auto-trigger", "admin", set_threshold, problem_page=show),
+    PageRoute("POST", f"{REPO_PATH}/lift", "admin", unprotect_path, problem_page=_show_protection),
+    PageRoute("POST", f"{REPO_PATH}/protect", "admin", protect_path, problem_page=_show_protection),
 ]

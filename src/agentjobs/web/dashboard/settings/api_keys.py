@@ -58,42 +58,27 @@ class _Line(msgspec.Struct, frozen=True):
         return self.state in {"expired", "revoked"}
 
 
-async def show(request: PageRequest) -> Response:
-    return await _page(request, _FormValues())
-
-
 async def create(request: PageRequest) -> Response:
     form_values = request.form.fill(_FormValues)
-    try:
-        created = await create_key(
-            request.db,
-            request.organization,
-            name=_name(form_values),
-            scope=form_values.scope,
-            pulls=form_values.pulls,
-            git_write=form_values.git_write,
-            expires_days=_days(form_values, request.form),
-            allowed_networks=split_networks(form_values.networks),
-        )
-    except Problem as problem:
-        return await _page(request, form_values, problem=problem)
+    created = await create_key(
+        request.db,
+        request.organization,
+        name=_name(form_values),
+        scope=form_values.scope,
+        pulls=form_values.pulls,
+        git_write=form_values.git_write,
+        expires_days=_days(form_values, request.form),
+        allowed_networks=split_networks(form_values.networks),
+    )
     # Not a redirect, because only this response shows the key.
-    return await _page(request, _FormValues(), created=created)
-
-
-async def show_key(request: PageRequest) -> Response:
-    key = await _editable_key(request)
-    return await _edit_page(request, key, _values_of(key))
+    return await show(request, created=created)
 
 
 async def edit(request: PageRequest) -> Response:
     key = await _editable_key(request)
     form_values = request.form.fill(_FormValues)
-    try:
-        changes = await _changes(request, form_values)
-        await edit_key(request.db, request.organization, key.id, changes)
-    except Problem as problem:
-        return await _edit_page(request, key, form_values, problem=problem)
+    changes = await _changes(request, form_values)
+    await edit_key(request.db, request.organization, key.id, changes)
     return request.redirect(_PATH, banner=f"The key {form_values.name} was changed.")
 
 
@@ -130,13 +115,12 @@ def _values_of(key: ApiKey) -> _FormValues:
     return _FormValues(name=key.name, expires=_UNCHANGED, networks=networks)
 
 
-async def _edit_page(
-    request: PageRequest, key: ApiKey, form_values: _FormValues, *, problem: Problem | None = None
-) -> Response:
+async def show_key(request: PageRequest, problem: Problem | None = None) -> Response:
+    key = await _editable_key(request)
     return await request.render(
         "settings/api_key.html",
         problem=problem,
-        form_values=form_values,
+        form_values=request.form.fill(_FormValues) if problem else _values_of(key),
         key=key,
         expiries=[(value, text, "") for value, text in ((_UNCHANGED, "No change"), *_EXPIRIES)],
     )
@@ -146,12 +130,8 @@ def _no_such_key() -> Problem:
     return Problem("not_found", "There is no such key. See Settings > API keys.")
 
 
-async def _page(
-    request: PageRequest,
-    form_values: _FormValues,
-    *,
-    created: CreatedKey | None = None,
-    problem: Problem | None = None,
+async def show(
+    request: PageRequest, problem: Problem | None = None, *, created: CreatedKey | None = None
 ) -> Response:
     keys = await list_keys(request.db, request.organization)
     now = await request.db.clock_ms()
@@ -159,7 +139,7 @@ async def _page(
     return await request.render(
         "settings/api_keys.html",
         problem=problem,
-        form_values=form_values,
+        form_values=request.form.fill(_FormValues) if problem else _FormValues(),
         created=created,
         example=None if created is None else _example(request, created.key),
         active=[line for line in lines if not line.is_inactive],
@@ -207,8 +187,8 @@ def _example(request: PageRequest, key: str) -> str:
 
 ROUTES: Routes = [
     PageRoute("GET", _PATH, "admin", show),
-    PageRoute("POST", _PATH, "admin", create),
+    PageRoute("POST", _PATH, "admin", create, problem_page=show),
     PageRoute("GET", f"{_PATH}/{{id}}", "admin", show_key),
-    PageRoute("POST", f"{_PATH}/{{id}}", "admin", edit),
+    PageRoute("POST", f"{_PATH}/{{id}}", "admin", edit, problem_page=show_key),
     PageRoute("POST", f"{_PATH}/{{id}}/revoke", "admin", revoke),
 ]

@@ -40,26 +40,13 @@ class _Today(msgspec.Struct, frozen=True):
     share: float | None
 
 
-async def show(request: PageRequest) -> Response:
-    budget = await find_budget(request.db, request.organization_id)
-    form_values = _FormValues(
-        usd_text(budget.daily_nanousd) or "", usd_text(budget.job_nanousd) or ""
-    )
-    return await _page(request, budget, form_values)
-
-
 async def change(request: PageRequest) -> Response:
-    form_values = _FormValues(request.form.text("daily"), request.form.text("job"))
-    try:
-        await set_budget(
-            request.db,
-            request.organization,
-            daily=_limit(request.form, "daily", "Each day"),
-            job=_limit(request.form, "job", "Each job"),
-        )
-    except Problem as problem:
-        budget = await find_budget(request.db, request.organization_id)
-        return await _page(request, budget, form_values, problem=problem)
+    await set_budget(
+        request.db,
+        request.organization,
+        daily=_limit(request.form, "daily", "Each day"),
+        job=_limit(request.form, "job", "Each job"),
+    )
     return request.redirect(
         _PATH, banner="Budgets saved. They apply to jobs that start from now on."
     )
@@ -72,13 +59,12 @@ def today_of(budget: Budget, spent_nanousd: int) -> _Today:
     return _Today(spent_nanousd, max(limit - spent_nanousd, 0), min(spent_nanousd / limit, 1.0))
 
 
-async def _page(
-    request: PageRequest,
-    budget: Budget,
-    form_values: _FormValues,
-    *,
-    problem: Problem | None = None,
-) -> Response:
+def _form_values(budget: Budget) -> _FormValues:
+    return _FormValues(usd_text(budget.daily_nanousd) or "", usd_text(budget.job_nanousd) or "")
+
+
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
+    budget = await find_budget(request.db, request.organization_id)
     days = await list_daily_spending(
         request.db, request.organization_id, last_day=now_ms() // DAY_MS, days=_DAYS
     )
@@ -87,7 +73,7 @@ async def _page(
         "settings/budgets.html",
         problem=problem,
         budget=budget,
-        form_values=form_values,
+        form_values=request.form.fill(_FormValues) if problem else _form_values(budget),
         today=today_of(budget, days[-1].nanousd),
         total_nanousd=sum(day.nanousd for day in days),
         spent_days=[(day, nanousd) for day, nanousd in reversed(dated_costs) if nanousd],
@@ -127,5 +113,5 @@ def _plot(days: list[tuple[str, int]]) -> Plot:
 
 ROUTES: Routes = [
     PageRoute("GET", _PATH, "member", show),
-    PageRoute("POST", _PATH, "admin", change),
+    PageRoute("POST", _PATH, "admin", change, problem_page=show),
 ]

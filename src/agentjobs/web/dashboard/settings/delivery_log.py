@@ -68,16 +68,12 @@ async def stream_list(request: PageRequest) -> Response:
     return live_parts(request, (activity_topic(request.organization_id),), parts)
 
 
-async def show_one(request: PageRequest) -> Response:
-    return await _detail_page(request, _delivery_id(request))
-
-
 async def stream_one(request: PageRequest) -> Response:
     # Checked before the stream starts: browsers reconnect to a broken stream forever.
-    await _load(request, _delivery_id(request))
+    await _load(request)
 
     async def parts() -> Parts:
-        values = _detail_values(await _load(request, _delivery_id(request)))
+        values = _detail_values(await _load(request))
         return {
             f"delivery-{name}": await request.fragment(f"settings/delivery_{name}.html", **values)
             for name in ("state", "attempts")
@@ -89,10 +85,7 @@ async def stream_one(request: PageRequest) -> Response:
 async def redeliver_one(request: PageRequest) -> Response:
     delivery_id = _delivery_id(request)
     owner = await find_organization(request.db, request.organization)
-    try:
-        await redeliver(request.db, owner, delivery_id)
-    except Problem as problem:
-        return await _detail_page(request, delivery_id, _for_page(problem))
+    await redeliver(request.db, owner, delivery_id)
     banner = "Redelivery started with the same webhook-id."
     return request.redirect(f"{PATH}/{delivery_id}", banner=banner)
 
@@ -134,17 +127,16 @@ async def redeliver_all_failed(request: PageRequest) -> Response:
     return request.redirect(PATH, banner=banner)
 
 
-async def _detail_page(
-    request: PageRequest, delivery_id: str, problem: Problem | None = None
-) -> Response:
-    values = _detail_values(await _load(request, delivery_id))
-    return await request.render("settings/delivery.html", problem=problem, **values)
+async def show_one(request: PageRequest, problem: Problem | None = None) -> Response:
+    values = _detail_values(await _load(request))
+    shown = problem and _for_page(problem)
+    return await request.render("settings/delivery.html", problem=shown, **values)
 
 
-async def _load(request: PageRequest, delivery_id: str) -> DeliveryDetail:
+async def _load(request: PageRequest) -> DeliveryDetail:
     owner = await find_organization(request.db, request.organization)
     try:
-        return await get_delivery(request.db, owner, delivery_id)
+        return await get_delivery(request.db, owner, _delivery_id(request))
     except Problem as error:
         raise _for_page(error) from None
 
@@ -241,5 +233,5 @@ ROUTES: Routes = [
     PageRoute("POST", f"{PATH}/redeliver-selected", "member", redeliver_selected),
     PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
     PageRoute("GET", f"{PATH}/{{id}}/stream", "member", stream_one),
-    PageRoute("POST", f"{PATH}/{{id}}/redeliver", "member", redeliver_one),
+    PageRoute("POST", f"{PATH}/{{id}}/redeliver", "member", redeliver_one, problem_page=show_one),
 ]

@@ -5,6 +5,7 @@ creates it.
 """
 
 import contextlib
+from functools import partial
 
 from starlette.responses import Response
 
@@ -31,7 +32,7 @@ from agentjobs.platform_sync.state import repos_of_connection
 from agentjobs.problems import Problem
 from agentjobs.pulls import status_rows
 from agentjobs.repos.hook_rows import make_due
-from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.forge_text import PLATFORMS, SIGNING_OPTIONS, not_found
 from agentjobs.web.dashboard.settings.platform_access import (
@@ -43,8 +44,11 @@ from agentjobs.web.dashboard.settings.platform_access import (
 PATH = "/settings/forges"
 
 
-async def show(request: PageRequest) -> Response:
-    return await detail_page(request, await require_connection(request))
+async def show(
+    request: PageRequest, problem: Problem | None = None, *, open_form: str = ""
+) -> Response:
+    connection = await require_connection(request)
+    return await detail_page(request, connection, problem=problem, open_form=open_form)
 
 
 async def check(request: PageRequest) -> Response:
@@ -52,12 +56,9 @@ async def check(request: PageRequest) -> Response:
     # A permission to manage webhooks may have been granted since.
     await request.db.transact(make_due, connection.id)
     await request.db.transact(status_rows.retry_failed, connection.id)
-    try:
-        account = await _check(request, connection)
-    except Problem as problem:
-        # Read again, because the check stores its result.
-        return await detail_page(request, await require_connection(request), problem=problem)
+    account = await _check(request, connection)
     await end_outages_of_connection(request.db, connection.id)
+    # Read again, because the check stores its result.
     return await detail_page(request, await require_connection(request), account=account)
 
 
@@ -65,38 +66,32 @@ async def replace(request: PageRequest) -> Response:
     connection = await require_connection(request)
     is_app = connection.kind == "app"
     credential = request.form.text("private_key" if is_app else "token")
-    try:
-        async with page_timeout(connection.name, "The old credential is still in use."):
-            replaced, account = await verify_and_replace(
-                request.db,
-                request.context.keys,
-                platforms_of(request),
-                request.organization,
-                connection.id,
-                f"{credential}\n" if is_app else credential,
-                page_retry_budget(),
-            )
-    except Problem as problem:
-        return await detail_page(request, connection, problem=problem, open_form="credential")
+    async with page_timeout(connection.name, "The old credential is still in use."):
+        replaced, account = await verify_and_replace(
+            request.db,
+            request.context.keys,
+            platforms_of(request),
+            request.organization,
+            connection.id,
+            f"{credential}\n" if is_app else credential,
+            page_retry_budget(),
+        )
     await end_outages_of_connection(request.db, connection.id)
     return await detail_page(request, replaced, account=account, is_replaced=True)
 
 
 async def replace_installation(request: PageRequest) -> Response:
     connection = await require_connection(request)
-    try:
-        async with page_timeout(connection.name, "The old installation is still in use."):
-            replaced, account = await verify_installation(
-                request.db,
-                request.context.keys,
-                platforms_of(request),
-                request.organization,
-                connection.id,
-                request.form.text("installation_id"),
-                page_retry_budget(),
-            )
-    except Problem as problem:
-        return await detail_page(request, connection, problem=problem, open_form="installation")
+    async with page_timeout(connection.name, "The old installation is still in use."):
+        replaced, account = await verify_installation(
+            request.db,
+            request.context.keys,
+            platforms_of(request),
+            request.organization,
+            connection.id,
+            request.form.text("installation_id"),
+            page_retry_budget(),
+        )
     await end_outages_of_connection(request.db, connection.id)
     return await detail_page(request, replaced, account=account)
 
@@ -111,29 +106,22 @@ async def rotate(request: PageRequest) -> Response:
 
 async def change_signing(request: PageRequest) -> Response:
     connection = await require_connection(request)
-    try:
-        changed = await set_signing(
-            *(request.db, request.context.keys, request.organization, connection.id),
-            request.form.text("signing"),
-            is_new_key=request.form.flag("new_key"),
-        )
-        async with page_timeout(connection.name, "Add the key to the account yourself."):
-            change = await register_key(platforms_of(request), changed, page_retry_budget())
-    except Problem as problem:
-        current = await require_connection(request)
-        return await detail_page(request, current, problem=problem)
+    changed = await set_signing(
+        *(request.db, request.context.keys, request.organization, connection.id),
+        request.form.text("signing"),
+        is_new_key=request.form.flag("new_key"),
+    )
+    async with page_timeout(connection.name, "Add the key to the account yourself."):
+        change = await register_key(platforms_of(request), changed, page_retry_budget())
     return await detail_page(request, change.connection, signing_change=change)
 
 
 async def sign_for_platform(request: PageRequest) -> Response:
     connection = await require_connection(request)
-    try:
-        signature = await sign_token(
-            *(request.db, request.context.keys, request.organization, connection.id),
-            request.form.text("signed_token"),
-        )
-    except Problem as problem:
-        return await detail_page(request, connection, problem=problem)
+    signature = await sign_token(
+        *(request.db, request.context.keys, request.organization, connection.id),
+        request.form.text("signed_token"),
+    )
     return await detail_page(request, connection, token_signature=signature)
 
 
@@ -145,10 +133,7 @@ async def remove(request: PageRequest) -> Response:
         async with page_timeout(connection.name, ""):
             platforms = platforms_of(request)
             left = await remove_hooks_of_connection(request.db, platforms, connection.id)
-    try:
-        await remove_connection(request.db, request.organization, connection.id)
-    except Problem as problem:
-        return await detail_page(request, connection, problem=problem)
+    await remove_connection(request.db, request.organization, connection.id)
     banner = f"{connection.name} was removed. Revoke its credential on {connection.url}."
     if left:
         banner += f" Delete the webhooks there that could not be removed: {', '.join(left[:5])}."
@@ -158,14 +143,11 @@ async def remove(request: PageRequest) -> Response:
 async def change_hooks(request: PageRequest) -> Response:
     """Register webhooks for all repositories of the connection, or remove them."""
     connection = await require_connection(request)
-    try:
-        if request.form.flag("remove"):
-            await remove_hooks(request.db, request.organization, connection.id, [])
-        else:
-            public_url = request.settings.effective_public_url
-            await register_hooks(request.db, request.organization, connection.id, [], public_url)
-    except Problem as problem:
-        return await detail_page(request, connection, problem=problem)
+    if request.form.flag("remove"):
+        await remove_hooks(request.db, request.organization, connection.id, [])
+    else:
+        public_url = request.settings.effective_public_url
+        await register_hooks(request.db, request.organization, connection.id, [], public_url)
     return request.redirect(f"{PATH}/{connection.id}", banner="Webhooks are being updated.")
 
 
@@ -225,14 +207,19 @@ async def _check(request: PageRequest, connection: Connection) -> Account:
         raise
 
 
+def _form(name: str, handler: PageHandler, *, open_form: str = "") -> PageRoute:
+    problem_page = partial(show, open_form=open_form)
+    return PageRoute("POST", f"{PATH}/{{id}}/{name}", "admin", handler, problem_page=problem_page)
+
+
 ROUTES: Routes = [
     PageRoute("GET", f"{PATH}/{{id}}", "member", show),
-    PageRoute("POST", f"{PATH}/{{id}}/check", "admin", check),
-    PageRoute("POST", f"{PATH}/{{id}}/credential", "admin", replace),
-    PageRoute("POST", f"{PATH}/{{id}}/installation", "admin", replace_installation),
+    _form("check", check),
+    _form("credential", replace, open_form="credential"),
+    _form("installation", replace_installation, open_form="installation"),
     PageRoute("POST", f"{PATH}/{{id}}/hook-secret", "admin", rotate),
-    PageRoute("POST", f"{PATH}/{{id}}/signing", "admin", change_signing),
-    PageRoute("POST", f"{PATH}/{{id}}/signed-token", "admin", sign_for_platform),
-    PageRoute("POST", f"{PATH}/{{id}}/webhooks", "admin", change_hooks),
-    PageRoute("POST", f"{PATH}/{{id}}/remove", "admin", remove),
+    _form("signing", change_signing),
+    _form("signed-token", sign_for_platform),
+    _form("webhooks", change_hooks),
+    _form("remove", remove),
 ]

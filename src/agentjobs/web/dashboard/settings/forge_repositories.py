@@ -37,36 +37,27 @@ class _Results(msgspec.Struct, frozen=True):
     not_connected: list[tuple[str, str]]
 
 
-async def show(request: PageRequest) -> Response:
-    return await _page(request)
-
-
 async def connect(request: PageRequest) -> Response:
     connection = await require_connection(request)
     names = _names(request)
-    try:
-        if not names and not request.form.flag(_ALL):
-            raise Problem("invalid_name", "Select repositories or enter their names.")
-        async with page_timeout(
-            connection.name, "Some may be connected already; see Repositories."
-        ):
-            connected = await connect_repositories(
-                request.db,
-                platforms_of(request),
-                request.organization,
-                connection.id,
-                names or None,
-                page_retry_budget(),
-                public_url=request.settings.effective_public_url,
-                with_hooks=False if request.form.flag("no_webhooks") else None,
-            )
-    except Problem as problem:
-        return await _page(request, problem=problem, names=request.form.raw("names"))
+    if not names and not request.form.flag(_ALL):
+        raise Problem("invalid_name", "Select repositories or enter their names.")
+    async with page_timeout(connection.name, "Some may be connected already; see Repositories."):
+        connected = await connect_repositories(
+            request.db,
+            platforms_of(request),
+            request.organization,
+            connection.id,
+            names or None,
+            page_retry_budget(),
+            public_url=request.settings.effective_public_url,
+            with_hooks=False if request.form.flag("no_webhooks") else None,
+        )
     results = _results(connected, is_all=not names)
     if not results.not_connected:
         banner = f"{counted(len(results.connected), 'repository', 'repositories')} connected."
         return request.redirect(f"{PATH}/{connection.id}", banner=f"{banner} Fetching has started.")
-    return await _page(request, results=results)
+    return await show(request, results=results)
 
 
 def _names(request: PageRequest) -> list[str]:
@@ -84,12 +75,8 @@ def _results(results: list[ConnectResult], *, is_all: bool) -> _Results:
     return _Results([each.full_name for each in results if each.problem is None], not_connected)
 
 
-async def _page(
-    request: PageRequest,
-    problem: Problem | None = None,
-    *,
-    results: _Results | None = None,
-    names: str = "",
+async def show(
+    request: PageRequest, problem: Problem | None = None, *, results: _Results | None = None
 ) -> Response:
     connection = await require_connection(request)
     query = request.query_param("q")[:_MAX_QUERY_LENGTH]
@@ -117,7 +104,7 @@ async def _page(
         connectable=sum(not each.connected_as and not each.problem for each in available),
         is_listed=listing_problem is None,
         results=results,
-        names=names,
+        names=request.form.raw("names") if problem else "",
     )
 
 
@@ -149,5 +136,5 @@ def _matching(available: list[AvailableRepository], query: str) -> list[Availabl
 
 ROUTES: Routes = [
     PageRoute("GET", f"{PATH}/{{id}}/repositories", "member", show),
-    PageRoute("POST", f"{PATH}/{{id}}/repositories", "admin", connect),
+    PageRoute("POST", f"{PATH}/{{id}}/repositories", "admin", connect, problem_page=show),
 ]

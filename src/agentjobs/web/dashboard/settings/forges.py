@@ -33,25 +33,18 @@ class _FormValues(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.app_id or self.installation_id)
 
 
-async def show_list(request: PageRequest) -> Response:
-    return await _page(request, _FormValues())
-
-
 async def add(request: PageRequest) -> Response:
     form_values = request.form.fill(_FormValues)
-    try:
-        new = _new(form_values, request.form)
-        async with page_timeout(PLATFORMS[new.platform], "Nothing was connected. Try again later."):
-            checked = await verify_and_add(
-                request.db,
-                request.context.keys,
-                platforms_of(request),
-                request.organization,
-                new,
-                page_retry_budget(),
-            )
-    except Problem as problem:
-        return await _page(request, form_values, problem, is_app=_is_app(request.form))
+    new = _new(form_values, request.form)
+    async with page_timeout(PLATFORMS[new.platform], "Nothing was connected. Try again later."):
+        checked = await verify_and_add(
+            request.db,
+            request.context.keys,
+            platforms_of(request),
+            request.organization,
+            new,
+            page_retry_budget(),
+        )
     # Not a redirect, because only this response shows the secret.
     return await detail_page(
         request, checked.added.connection, secret=checked.added.hook_secret, account=checked.account
@@ -86,13 +79,8 @@ def _new(form_values: _FormValues, form: Form) -> NewConnection:
     )
 
 
-async def _page(
-    request: PageRequest,
-    form_values: _FormValues,
-    problem: Problem | None = None,
-    *,
-    is_app: bool = False,
-) -> Response:
+async def show_list(request: PageRequest, problem: Problem | None = None) -> Response:
+    is_app = _is_app(request.form)
     return await request.render(
         "settings/forges.html",
         problem=problem,
@@ -101,12 +89,12 @@ async def _page(
         counts=await count_by_connection(request.db, request.organization_id),
         platforms=PLATFORMS,
         platform_options=list(PLATFORMS.items()),
-        form_values=form_values,
+        form_values=request.form.fill(_FormValues) if problem else _FormValues(),
         is_app=is_app,
     )
 
 
 ROUTES: Routes = [
     PageRoute("GET", PATH, "member", show_list),
-    PageRoute("POST", PATH, "admin", add),
+    PageRoute("POST", PATH, "admin", add, problem_page=show_list),
 ]

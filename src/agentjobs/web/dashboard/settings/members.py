@@ -17,19 +17,15 @@ _PATH = "/settings/members"
 _MAX_SHOWN = 100
 
 
-async def show(request: PageRequest) -> Response:
-    return await _page(request)
-
-
 async def send_invitation(request: PageRequest) -> Response:
     """The link is shown only in this response."""
     email, role = request.form.text("email"), request.form.text("role")
     try:
         invitation, token = await invite(request.db, request.organization_id, email, role)
     except Problem as problem:
-        return await _page(request, problem=problem, is_inviting=True, email=email, role=role)
+        return await show(request, problem, is_inviting=True, email=email, role=role)
     link = f"{request.settings.effective_public_url}/invitation?token={token}"
-    return await _page(request, invited=invitation, link=link)
+    return await show(request, invited=invitation, link=link)
 
 
 async def revoke(request: PageRequest) -> Response:
@@ -41,50 +37,33 @@ async def revoke(request: PageRequest) -> Response:
 
 
 async def change_role(request: PageRequest) -> Response:
-    try:
-        await set_role(
-            request.db,
-            request.organization_id,
-            request.path_param("user_id"),
-            request.form.text("role"),
-        )
-    except Problem as problem:
-        return await _page(request, problem=problem)
+    user_id, role = request.path_param("user_id"), request.form.text("role")
+    await set_role(request.db, request.organization_id, user_id, role)
     return request.redirect(_PATH, banner="The role was changed.")
 
 
 async def reset_password(request: PageRequest) -> Response:
     """The link is shown only in this response."""
-    try:
-        reset, token = await create_reset_link(
-            request.db,
-            request.path_param("user_id"),
-            organization_id=request.organization_id,
-            is_by_operator=request.is_operator,
-        )
-    except Problem as problem:
-        return await _page(request, problem=problem)
+    reset, token = await create_reset_link(
+        request.db,
+        request.path_param("user_id"),
+        organization_id=request.organization_id,
+        is_by_operator=request.is_operator,
+    )
     link = f"{request.settings.effective_public_url}/password-reset?token={token}"
-    return await _page(request, reset=reset, link=link)
+    return await show(request, reset=reset, link=link)
 
 
 async def remove(request: PageRequest) -> Response:
-    try:
-        await remove_member(request.db, request.organization_id, request.path_param("user_id"))
-    except Problem as problem:
-        return await _page(request, problem=problem)
+    await remove_member(request.db, request.organization_id, request.path_param("user_id"))
     return request.redirect(
         _PATH, banner="The member was removed and signed out of the organization."
     )
 
 
 async def sign_out(request: PageRequest) -> Response:
-    try:
-        ended = await sign_member_out(
-            request.db, request.organization_id, request.path_param("user_id")
-        )
-    except Problem as problem:
-        return await _page(request, problem=problem)
+    user_id = request.path_param("user_id")
+    ended = await sign_member_out(request.db, request.organization_id, user_id)
     banner = (
         "The member was signed out."
         if ended
@@ -93,7 +72,7 @@ async def sign_out(request: PageRequest) -> Response:
     return request.redirect(_PATH, banner=banner)
 
 
-async def _page(
+async def show(
     request: PageRequest,
     problem: Problem | None = None,
     *,
@@ -127,8 +106,10 @@ ROUTES: Routes = [
     PageRoute("GET", _PATH, "member", show),
     PageRoute("POST", f"{_PATH}/invitations", "admin", send_invitation),
     PageRoute("POST", f"{_PATH}/invitations/{{id}}/withdraw", "admin", revoke),
-    PageRoute("POST", f"{_PATH}/{{user_id}}/role", "admin", change_role),
-    PageRoute("POST", f"{_PATH}/{{user_id}}/reset-password", "admin", reset_password),
-    PageRoute("POST", f"{_PATH}/{{user_id}}/sign-out", "admin", sign_out),
-    PageRoute("POST", f"{_PATH}/{{user_id}}/remove", "admin", remove),
+    PageRoute("POST", f"{_PATH}/{{user_id}}/role", "admin", change_role, problem_page=show),
+    PageRoute(
+        "POST", f"{_PATH}/{{user_id}}/reset-password", "admin", reset_password, problem_page=show
+    ),
+    PageRoute("POST", f"{_PATH}/{{user_id}}/sign-out", "admin", sign_out, problem_page=show),
+    PageRoute("POST", f"{_PATH}/{{user_id}}/remove", "admin", remove, problem_page=show),
 ]

@@ -27,23 +27,15 @@ async def redirect_to_first_page(request: PageRequest) -> Response:
     return request.redirect(first)
 
 
-async def show(request: PageRequest) -> Response:
-    return await _page(request)
-
-
 async def set_threshold(request: PageRequest) -> Response:
-    try:
-        await set_organization_threshold(
-            request.db, request.organization, request.form.text("level")
-        )
-    except Problem as problem:
-        return await _page(request, problem)
+    level = request.form.text("level")
+    await set_organization_threshold(request.db, request.organization, level)
     return request.redirect(
         _PATH, banner="Saved. This applies to repositories that do not override it."
     )
 
 
-async def _page(request: PageRequest, problem: Problem | None = None) -> Response:
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
     organization = await find_organization(request.db, request.organization)
     plans, settings = request.context.plans, request.settings
     agents = sorted(request.context.catalog.all(), key=lambda agent: agent.name.lower())
@@ -68,5 +60,5 @@ async def _page(request: PageRequest, problem: Problem | None = None) -> Respons
 ROUTES: Routes = [
     PageRoute("GET", "/settings", "member", redirect_to_first_page),
     PageRoute("GET", _PATH, "member", show),
-    PageRoute("POST", f"{_PATH}/auto-trigger", "admin", set_threshold),
+    PageRoute("POST", f"{_PATH}/auto-trigger", "admin", set_threshold, problem_page=show),
 ]

@@ -1,5 +1,7 @@
 """Settings > Trackers: where tickets are looked up. Tokens are never shown."""
 
+from functools import partial
+
 import msgspec
 from starlette.responses import Response
 
@@ -42,16 +44,9 @@ class _FormValues(msgspec.Struct, frozen=True, kw_only=True):
     link_back: bool = False
 
 
-async def show(request: PageRequest) -> Response:
-    return await _page(request)
-
-
 async def add_issues(request: PageRequest) -> Response:
     new = NewTracker(kind="issues", link_back=request.form.flag("link_back"))
-    try:
-        await trackers.add_tracker(request.db, request.context.keys, request.organization, new)
-    except Problem as problem:
-        return await _page(request, problem, is_adding=True)
+    await trackers.add_tracker(request.db, request.context.keys, request.organization, new)
     banner = "Tracker added. Issues are looked up through each repository's platform connection."
     return request.redirect(PATH, banner=banner)
 
@@ -70,7 +65,7 @@ async def add_jira(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, problem, form_values, is_adding=True)
+        return await show(request, problem, form_values, is_adding=True)
     return request.redirect(
         PATH, banner=f"{added.name} was added. It is signed in to {added.url} as {known_as}."
     )
@@ -91,7 +86,7 @@ async def check(request: PageRequest) -> Response:
     except Problem as problem:
         if problem.code == "forge_unavailable":
             await trackers.record_check(request.db, tracker.id, problem.message)
-        return await _page(request, problem)
+        return await show(request, problem)
     if known_as is None:
         banner = "Issues use the platform connections. See Platforms for their status."
         return request.redirect(PATH, banner=banner)
@@ -126,7 +121,7 @@ async def replace_token(request: PageRequest) -> Response:
                 page_retry_budget(),
             )
     except Problem as problem:
-        return await _page(request, problem, open_form=tracker.id)
+        return await show(request, problem, open_form=tracker.id)
     banner = f"The new token of {known_as} is in use. Revoke the old token."
     return request.redirect(PATH, banner=banner)
 
@@ -160,7 +155,7 @@ def _new(form_values: _FormValues, token: str) -> NewTracker:
     )
 
 
-async def _page(
+async def show(
     request: PageRequest,
     problem: Problem | None = None,
     form_values: _FormValues | None = None,
@@ -190,7 +185,13 @@ async def _page(
 
 ROUTES: Routes = [
     PageRoute("GET", PATH, "member", show),
-    PageRoute("POST", f"{PATH}/issues", "admin", add_issues),
+    PageRoute(
+        "POST",
+        f"{PATH}/issues",
+        "admin",
+        add_issues,
+        problem_page=partial(show, is_adding=True),
+    ),
     PageRoute("POST", f"{PATH}/jira", "admin", add_jira),
     PageRoute("POST", f"{PATH}/{{id}}/check", "admin", check),
     PageRoute("POST", f"{PATH}/{{id}}/link-back", "admin", set_link_back),

@@ -34,10 +34,6 @@ _EVENT_DESCRIPTIONS = {
 }
 
 
-async def show_list(request: PageRequest) -> Response:
-    return await _list_page(request)
-
-
 async def stream_list(request: PageRequest) -> Response:
     async def parts() -> Parts:
         rows = await request.fragment("settings/webhook_rows.html", **await _list_values(request))
@@ -47,31 +43,28 @@ async def stream_list(request: PageRequest) -> Response:
 
 
 async def add(request: PageRequest) -> Response:
-    form = request.form
-    form_values = {"url": form.text("url"), "description": form.text("description")}
-    selected_events = form.all("events")
-    try:
-        created = await add_endpoint(
-            request.db,
-            request.context.keys,
-            request.organization,
-            form_values["url"],
-            description=form_values["description"],
-            events=_filter(selected_events),
-            allowed=await load_allow_list(request.db, request.settings),
-            has_proxy=bool(request.settings.webhooks_proxy),
-        )
-    except Problem as problem:
-        return await _list_page(
-            request, problem=_for_page(problem), **form_values, selected_events=selected_events
-        )
+    created = await add_endpoint(
+        request.db,
+        request.context.keys,
+        request.organization,
+        request.form.text("url"),
+        description=request.form.text("description"),
+        events=_filter(request.form.all("events")),
+        allowed=await load_allow_list(request.db, request.settings),
+        has_proxy=bool(request.settings.webhooks_proxy),
+    )
     return await _detail_page(
         request, created.endpoint, secret=created.secret, warning=created.warning
     )
 
 
-async def show_one(request: PageRequest) -> Response:
-    return await _detail_page(request, await _endpoint(request))
+async def show_one(request: PageRequest, problem: Problem | None = None) -> Response:
+    return await _detail_page(request, await _endpoint(request), problem)
+
+
+async def show_edited(request: PageRequest, problem: Problem) -> Response:
+    endpoint, values = await _endpoint(request), _form_values(request)
+    return await _detail_page(request, endpoint, _for_page(problem), **values)
 
 
 async def stream_one(request: PageRequest) -> Response:
@@ -89,28 +82,17 @@ async def stream_one(request: PageRequest) -> Response:
 
 
 async def edit(request: PageRequest) -> Response:
-    form, endpoint = request.form, await _endpoint(request)
-    form_values = {"url": form.text("url"), "description": form.text("description")}
-    selected_events = form.all("events")
-    try:
-        _, warning = await update_endpoint(
-            request.db,
-            request.organization,
-            endpoint.id,
-            url=form_values["url"],
-            description=form_values["description"],
-            events=_filter(selected_events),
-            allowed=await load_allow_list(request.db, request.settings),
-            has_proxy=bool(request.settings.webhooks_proxy),
-        )
-    except Problem as problem:
-        return await _detail_page(
-            request,
-            endpoint,
-            problem=_for_page(problem),
-            **form_values,
-            selected_events=selected_events,
-        )
+    endpoint = await _endpoint(request)
+    _, warning = await update_endpoint(
+        request.db,
+        request.organization,
+        endpoint.id,
+        url=request.form.text("url"),
+        description=request.form.text("description"),
+        events=_filter(request.form.all("events")),
+        allowed=await load_allow_list(request.db, request.settings),
+        has_proxy=bool(request.settings.webhooks_proxy),
+    )
     if warning:
         return request.redirect(_endpoint_path(endpoint), banner=f"Saved. {warning}", tone="warn")
     return request.redirect(_endpoint_path(endpoint), banner="Saved.")
@@ -120,12 +102,9 @@ async def test(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
     event = request.form.text("event") or PING
     allowed = await load_allow_list(request.db, request.settings)
-    try:
-        delivery_id, attempt = await send_test(
-            request.db, request.context.keys, request.settings, endpoint.id, allowed, event
-        )
-    except Problem as problem:
-        return await _detail_page(request, endpoint, problem=problem)
+    delivery_id, attempt = await send_test(
+        request.db, request.context.keys, request.settings, endpoint.id, allowed, event
+    )
     log = f"{PATH}/delivery-log/{delivery_id}"
     if attempt.succeeded:
         return request.redirect(log, banner="The test was delivered.")
@@ -134,17 +113,14 @@ async def test(request: PageRequest) -> Response:
 
 async def rotate(request: PageRequest) -> Response:
     endpoint = await _endpoint(request)
-    try:
-        hours = request.form.whole_number("overlap_hours", "Hours")
-        rotated, secret = await rotate_secret(
-            request.db,
-            request.context.keys,
-            request.organization,
-            endpoint.id,
-            24 if hours is None else hours,
-        )
-    except Problem as problem:
-        return await _detail_page(request, endpoint, problem=problem)
+    hours = request.form.whole_number("overlap_hours", "Hours")
+    rotated, secret = await rotate_secret(
+        request.db,
+        request.context.keys,
+        request.organization,
+        endpoint.id,
+        24 if hours is None else hours,
+    )
     return await _detail_page(request, rotated, secret=secret)
 
 
@@ -187,22 +163,20 @@ async def _endpoint(request: PageRequest) -> Endpoint:
         raise Problem("not_found", "There is no such webhook. It may have been removed.") from None
 
 
-async def _list_page(
-    request: PageRequest, problem: Problem | None = None, **values: Any
-) -> Response:
-    template_values: dict[str, Any] = {
-        "url": "",
-        "description": "",
-        "selected_events": [],
-        **values,
-    }
+async def show_list(request: PageRequest, problem: Problem | None = None) -> Response:
     return await request.render(
         "settings/webhooks.html",
-        problem=problem,
+        problem=problem and _for_page(problem),
         events=_EVENT_DESCRIPTIONS,
         **await _list_values(request),
-        **template_values,
+        **_form_values(request),
     )
+
+
+def _form_values(request: PageRequest) -> dict[str, Any]:
+    form = request.form
+    texts = {name: form.text(name) for name in ("url", "description")}
+    return {**texts, "selected_events": form.all("events")}
 
 
 async def _list_values(request: PageRequest) -> dict[str, Any]:
@@ -290,13 +264,13 @@ def _endpoint_path(endpoint: Endpoint) -> str:
 # After the delivery log's routes, whose path would match as an endpoint.
 ROUTES: Routes = [
     PageRoute("GET", PATH, "member", show_list),
-    PageRoute("POST", PATH, "admin", add),
+    PageRoute("POST", PATH, "admin", add, problem_page=show_list),
     PageRoute("GET", f"{PATH}/stream", "member", stream_list),
     PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
     PageRoute("GET", f"{PATH}/{{id}}/stream", "member", stream_one),
-    PageRoute("POST", f"{PATH}/{{id}}", "admin", edit),
-    PageRoute("POST", f"{PATH}/{{id}}/test", "admin", test),
-    PageRoute("POST", f"{PATH}/{{id}}/rotate", "admin", rotate),
+    PageRoute("POST", f"{PATH}/{{id}}", "admin", edit, problem_page=show_edited),
+    PageRoute("POST", f"{PATH}/{{id}}/test", "admin", test, problem_page=show_one),
+    PageRoute("POST", f"{PATH}/{{id}}/rotate", "admin", rotate, problem_page=show_one),
     PageRoute("POST", f"{PATH}/{{id}}/promote", "admin", promote),
     PageRoute("POST", f"{PATH}/{{id}}/disable", "admin", disable),
     PageRoute("POST", f"{PATH}/{{id}}/enable", "admin", enable),
