@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 from markupsafe import Markup
@@ -16,6 +17,7 @@ from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.errors import stopping
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.webhooks.events import activity_topic
 
 # HTML by the id of the element it belongs in.
 Parts = Mapping[str, str]
@@ -119,6 +121,27 @@ def live_parts(
                     await emit(_HEARTBEAT)
 
     return EventStream(request, follow)
+
+
+def live_fragments(
+    request: PageRequest,
+    templates: Mapping[str, str],
+    load: Callable[[PageRequest], Awaitable[Mapping[str, Any]]],
+    *topics: str,
+) -> Response:
+    """Elements by their ids, with templates that show what `load` returns.
+
+    Without `topics`, they are rendered after each activity of the organization.
+    """
+
+    async def parts() -> Parts:
+        values = await load(request)
+        return {
+            element: await request.fragment(template, **values)
+            for element, template in templates.items()
+        }
+
+    return live_parts(request, topics or (activity_topic(request.organization_id),), parts)
 
 
 def with_digests(parts: Parts) -> dict[str, dict[str, Markup | str]]:

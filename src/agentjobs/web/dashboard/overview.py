@@ -15,14 +15,13 @@ from agentjobs.jobs.views.statistics import Figures, Overview, Span
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.web.dashboard.attention import load_attention
 from agentjobs.web.dashboard.checklist import load_checklist
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.plots import plots
 from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
 from agentjobs.web.dashboard.plots.scale import Unit
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.zones import period_label, whole_hours_ahead
-from agentjobs.webhooks.events import activity_topic
 
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
 # Values of the delivery log's filter.
@@ -109,11 +108,8 @@ async def show(request: PageRequest) -> Response:
 
 
 async def stream(request: PageRequest) -> Response:
-    async def parts() -> Parts:
-        values = await _current_values(request)
-        return {name: await request.fragment(f"overview/{name}.html", **values) for name in _PARTS}
-
-    return live_parts(request, (activity_topic(request.organization_id),), parts)
+    templates = {name: f"overview/{name}.html" for name in _PARTS}
+    return live_fragments(request, templates, _current_values)
 
 
 async def _current_values(request: PageRequest) -> dict[str, Any]:

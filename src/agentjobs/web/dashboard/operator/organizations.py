@@ -19,7 +19,7 @@ from agentjobs.organizations.budgets import NO_LIMIT, set_budget, usd_text
 from agentjobs.organizations.organizations import set_plan
 from agentjobs.organizations.pauses import pause, resume
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -49,28 +49,17 @@ class _Query(msgspec.Struct, frozen=True):
 
 
 async def show(request: PageRequest) -> Response:
-    query = _read_query(request)
     return await request.render(
         "operator/organizations.html",
-        query=query,
         orders=list(_ORDERS.items()),
-        stream=query.address(),
-        **await _rows(request, query),
+        stream=_read_query(request).address(),
+        **await _rows(request),
     )
 
 
 async def stream(request: PageRequest) -> Response:
-    query = _read_query(request)
-
-    async def parts() -> Parts:
-        rows = await _rows(request, query)
-        return {
-            "organization-rows": await request.fragment(
-                "operator/organization_rows.html", query=query, **rows
-            )
-        }
-
-    return live_parts(request, ("jobs", "organizations"), parts)
+    templates = {"organization-rows": "operator/organization_rows.html"}
+    return live_fragments(request, templates, _rows, "jobs", "organizations")
 
 
 async def change_plan(request: PageRequest) -> Response:
@@ -153,7 +142,8 @@ def _redirect(request: PageRequest, name: str, banner: str) -> Response:
     return request.redirect(f"{PATH}/organizations/{name}", banner=banner)
 
 
-async def _rows(request: PageRequest, query: _Query) -> dict[str, Any]:
+async def _rows(request: PageRequest) -> dict[str, Any]:
+    query = _read_query(request)
     lines = await list_organization_lines(
         request.db,
         search=query.q,
@@ -162,6 +152,7 @@ async def _rows(request: PageRequest, query: _Query) -> dict[str, Any]:
         offset=(query.page - 1) * _PAGE,
     )
     return {
+        "query": query,
         "lines": lines[:_PAGE],
         "next_page": query.address(page=query.page + 1) if len(lines) > _PAGE else None,
         "first_page": query.address(page=1) if query.page > 1 else None,

@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from agentjobs.jobs.views.service_queue import list_waiting
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
@@ -30,10 +30,7 @@ async def show(request: PageRequest) -> Response:
 
 
 async def stream(request: PageRequest) -> Response:
-    async def parts() -> Parts:
-        return {"queue-rows": await request.fragment(_TEMPLATE, **await _rows(request))}
-
-    return live_parts(request, ("jobs",), parts)
+    return live_fragments(request, {"queue-rows": _TEMPLATE}, _rows, "jobs")
 
 
 async def _rows(request: PageRequest) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from agentjobs.jobs.workers import list_worker_views
 from agentjobs.organizations.pauses import load_pauses, pause, resume
 from agentjobs.settings.digest import short_digest
 from agentjobs.store.database_facts import read_database_facts
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -47,11 +47,8 @@ async def show(request: PageRequest) -> Response:
 
 
 async def stream(request: PageRequest) -> Response:
-    async def parts() -> Parts:
-        return {"service-state": await request.fragment(_TEMPLATE, **await _state(request))}
-
     # Heartbeats are not announced: mostly rendered again by the clock.
-    return live_parts(request, ("organizations",), parts)
+    return live_fragments(request, {"service-state": _TEMPLATE}, _state, "organizations")
 
 
 async def pause_all(request: PageRequest) -> Response:

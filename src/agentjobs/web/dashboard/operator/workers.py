@@ -11,7 +11,7 @@ from agentjobs.jobs.workers import (
     resume_worker,
 )
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -29,10 +29,7 @@ _TONES = {
 
 
 async def stream(request: PageRequest) -> Response:
-    async def parts() -> Parts:
-        return {"worker-rows": await request.fragment(_TEMPLATE, **await _rows(request))}
-
-    return live_parts(request, ("jobs",), parts)
+    return live_fragments(request, {"worker-rows": _TEMPLATE}, _rows, "jobs")
 
 
 async def drain(request: PageRequest) -> Response:

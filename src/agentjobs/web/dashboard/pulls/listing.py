@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,13 +18,12 @@ from agentjobs.jobs.views.pull_lines import (
 from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import PullCursor
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repo_addresses import REPO
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.webhooks.events import activity_topic
 
 _PER_PAGE = 50
 _STATES = ("open", "merged", "closed")
@@ -58,7 +58,7 @@ async def _page(request: PageRequest, repo: str | None) -> Response:
     agents = sorted(agent.id for agent in request.context.catalog.all())
     return await request.render(
         "pulls/list.html",
-        **await _rows(request, repo, filters),
+        **await _rows(request, repo),
         states=[(each, _address(request, repo, {**filters, "state": each})) for each in _STATES],
         all_states=_address(request, repo, {**filters, "state": ""}),
         repo_choice=repo_choice,
@@ -71,16 +71,12 @@ async def _page(request: PageRequest, repo: str | None) -> Response:
 
 
 def _stream(request: PageRequest, repo: str | None) -> Response:
+    templates = {"pull-rows": "pulls/rows.html"}
+    return live_fragments(request, templates, partial(_rows, repo=repo))
+
+
+async def _rows(request: PageRequest, repo: str | None) -> dict[str, Any]:
     filters = _read_filters(request, repo)
-
-    async def parts() -> Parts:
-        rows = await _rows(request, repo, filters)
-        return {"pull-rows": await request.fragment("pulls/rows.html", **rows)}
-
-    return live_parts(request, (activity_topic(request.organization_id),), parts)
-
-
-async def _rows(request: PageRequest, repo: str | None, filters: dict[str, str]) -> dict[str, Any]:
     before = _decode_cursor(request.query_param("before"))
     page = await _load(request, repo, filters, before)
     older = page.next_before and {**filters, "before": _encode_cursor(page.next_before)}

@@ -15,9 +15,8 @@ from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import JobLine, list_lines
 from agentjobs.platform_sync.state import sync_state
 from agentjobs.pulls.pulls import list_pulls
-from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.jobs.agent_options import AgentOption, agent_options
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Routes
 from agentjobs.web.dashboard.repos.index_text import PLATFORM_NAMES, index_state
 from agentjobs.web.dashboard.repos.language_bar import language_bar
@@ -32,8 +31,8 @@ _PARTS = ("state", "jobs", "pulls", "findings", "index")
 
 
 async def show(request: PageRequest) -> Response:
-    repo = await require_repo(request)
-    values = await _current_values(request, repo)
+    values = await _current_values(request)
+    repo = values["repo"]
     options = agent_options(request)
     return await request.render(
         "repos/detail.html",
@@ -63,20 +62,14 @@ def repo_page_route(name: str, handler: PageHandler) -> PageRoute:
 async def stream(request: PageRequest) -> Response:
     # Checked before the stream starts: browsers reconnect to a broken stream forever.
     await require_repo(request)
-
-    async def parts() -> Parts:
-        values = await _current_values(request, await require_repo(request))
-        return {
-            f"repo-{name}": await request.fragment(f"repos/{name}.html", **values)
-            for name in _PARTS
-        }
-
+    templates = {f"repo-{name}": f"repos/{name}.html" for name in _PARTS}
     topics = ("index", "repos", "findings", "forges", activity_topic(request.organization_id))
-    return live_parts(request, topics, parts)
+    return live_fragments(request, templates, _current_values, *topics)
 
 
-async def _current_values(request: PageRequest, repo: RepoView) -> dict[str, Any]:
+async def _current_values(request: PageRequest) -> dict[str, Any]:
     """What changes while the page is open."""
+    repo = await require_repo(request)
     db, organization = request.db, request.organization_id
     jobs = await list_lines(db, organization, JobFilter(repo=repo.full_name), limit=_SHOWN)
     counted = FindingFilter(repo_id=repo.id, fixture=False, decided=False)

@@ -10,7 +10,7 @@ from agentjobs.jobs.views.repo_lines import Order, RepoFilter, State, list_repo_
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.repos.imports.rows import dismiss, list_imports
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repos.index_text import PLATFORM_NAMES, index_state
@@ -65,14 +65,8 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def stream(request: PageRequest) -> Response:
-    query = _read_query(request)
-
-    async def parts() -> Parts:
-        rows = await _rows(request, query)
-        return {"repo-rows": await request.fragment("repos/rows.html", **rows)}
-
     topics = ("index", "repos", "findings", activity_topic(request.organization_id))
-    return live_parts(request, topics, parts)
+    return live_fragments(request, {"repo-rows": "repos/rows.html"}, _rows, *topics)
 
 
 async def connect(request: PageRequest) -> Response:
@@ -106,7 +100,6 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
     errors = dict.fromkeys(_FIELD_OF.values(), "")
     if shown and shown.code in _FIELD_OF:
         errors[_FIELD_OF[shown.code]] = shown.message
-    query = _read_query(request)
     form_values: dict[str, Any] = {
         name: request.form.text(name) for name in ("address", "name", "user")
     }
@@ -118,8 +111,8 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
         platform_options=[("", "any"), *PLATFORM_NAMES.items()],
         state_options=[("", "any"), *_STATE_NAMES.items()],
         order_options=list(_ORDER_NAMES.items()),
-        stream=query.address(f"{prefix_of(request.settings)}{PATH}/stream"),
-        **await _rows(request, query),
+        stream=_read_query(request).address(f"{prefix_of(request.settings)}{PATH}/stream"),
+        **await _rows(request),
     )
 
 
@@ -142,7 +135,8 @@ def _read_query(request: PageRequest) -> _Query:
     )
 
 
-async def _rows(request: PageRequest, query: _Query) -> dict[str, Any]:
+async def _rows(request: PageRequest) -> dict[str, Any]:
+    query = _read_query(request)
     lines = await list_repo_lines(
         request.db,
         request.organization_id,

@@ -11,13 +11,12 @@ from starlette.responses import Response
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
 from agentjobs.webhooks.endpoints import list_endpoints
-from agentjobs.webhooks.events import activity_topic
 from agentjobs.webhooks.log import (
     STATUSES,
     DeliveryDetail,
@@ -42,12 +41,12 @@ _DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
 
 async def show_list(request: PageRequest) -> Response:
     before = request.query_param("before")
-    page = await _page(request)
-    filters = _filters(request)
+    rows = await _load_rows(request)
+    page, filters = rows["page"], _filters(request)
     endpoints = await list_endpoints(request.db, request.organization)
     return await request.render(
         "settings/delivery_log.html",
-        **_row_values(request, page),
+        **rows,
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
         endpoint_options=[("", "any"), *((each.id, each.url) for each in endpoints)],
         day_options=[("", "any"), *_SPANS.items()],
@@ -61,25 +60,16 @@ async def show_list(request: PageRequest) -> Response:
 
 
 async def stream_list(request: PageRequest) -> Response:
-    async def parts() -> Parts:
-        values = _row_values(request, await _page(request))
-        return {"delivery-rows": await request.fragment("settings/delivery_list.html", **values)}
-
-    return live_parts(request, (activity_topic(request.organization_id),), parts)
+    templates = {"delivery-rows": "settings/delivery_list.html"}
+    return live_fragments(request, templates, _load_rows)
 
 
 async def stream_one(request: PageRequest) -> Response:
     # Checked before the stream starts: browsers reconnect to a broken stream forever.
     await _load(request)
-
-    async def parts() -> Parts:
-        values = _detail_values(await _load(request))
-        return {
-            f"delivery-{name}": await request.fragment(f"settings/delivery_{name}.html", **values)
-            for name in ("state", "attempts")
-        }
-
-    return live_parts(request, (activity_topic(request.organization_id),), parts)
+    names = ("state", "attempts")
+    templates = {f"delivery-{name}": f"settings/delivery_{name}.html" for name in names}
+    return live_fragments(request, templates, _load_details)
 
 
 async def redeliver_one(request: PageRequest) -> Response:
@@ -128,7 +118,7 @@ async def redeliver_all_failed(request: PageRequest) -> Response:
 
 
 async def show_one(request: PageRequest, problem: Problem | None = None) -> Response:
-    values = _detail_values(await _load(request))
+    values = await _load_details(request)
     shown = problem and _for_page(problem)
     return await request.render("settings/delivery.html", problem=shown, **values)
 
@@ -152,10 +142,12 @@ async def _page(request: PageRequest) -> DeliveryPage:
     )
 
 
-def _row_values(request: PageRequest, page: DeliveryPage) -> dict[str, Any]:
-    """All rows of one endpoint have the same URL."""
+async def _load_rows(request: PageRequest) -> dict[str, Any]:
+    page = await _page(request)
+    # All rows of one endpoint have the same URL.
     shows_url = not request.query_param("endpoint")
     return {
+        "page": page,
         "deliveries": page.deliveries,
         "form": "selected",
         "shows_url": shows_url,
@@ -195,7 +187,8 @@ def _for_page(problem: Problem) -> Problem:
     return Problem(problem.code, messages.get(problem.code, problem.message))
 
 
-def _detail_values(detail: DeliveryDetail) -> dict[str, Any]:
+async def _load_details(request: PageRequest) -> dict[str, Any]:
+    detail = await _load(request)
     return {
         "delivery": detail.delivery,
         "body": msgspec.json.format(detail.body).decode("utf-8", "replace"),

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.problems import Problem
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.webhook_plots import load_plots
@@ -14,7 +14,7 @@ from agentjobs.webhooks import endpoints
 from agentjobs.webhooks.allowed_addresses import SETTING as ALLOW_SETTING
 from agentjobs.webhooks.allowed_addresses import load_allow_list
 from agentjobs.webhooks.endpoints import Endpoint, find_endpoint, list_endpoints
-from agentjobs.webhooks.events import EVENTS, PING, activity_topic
+from agentjobs.webhooks.events import EVENTS, PING
 from agentjobs.webhooks.health import load_retries
 from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
 from agentjobs.webhooks.ping import TEST_EVENTS, sample_event, send_test
@@ -35,11 +35,7 @@ _EVENT_DESCRIPTIONS = {
 
 
 async def stream_list(request: PageRequest) -> Response:
-    async def parts() -> Parts:
-        rows = await request.fragment("settings/webhook_rows.html", **await _list_values(request))
-        return {"endpoint-rows": rows}
-
-    return live_parts(request, (activity_topic(request.organization_id),), parts)
+    return live_fragments(request, {"endpoint-rows": "settings/webhook_rows.html"}, _list_values)
 
 
 async def add(request: PageRequest) -> Response:
@@ -70,15 +66,9 @@ async def show_edited(request: PageRequest, problem: Problem) -> Response:
 async def stream_one(request: PageRequest) -> Response:
     # Checked before the stream starts: browsers reconnect to a broken stream forever.
     await _endpoint(request)
-
-    async def parts() -> Parts:
-        values = await _detail_values(request, await _endpoint(request))
-        return {
-            f"endpoint-{name}": await request.fragment(f"settings/webhook_{name}.html", **values)
-            for name in ("state", "deliveries")
-        }
-
-    return live_parts(request, (activity_topic(request.organization_id),), parts)
+    names = ("state", "deliveries")
+    templates = {f"endpoint-{name}": f"settings/webhook_{name}.html" for name in names}
+    return live_fragments(request, templates, _detail_values)
 
 
 async def edit(request: PageRequest) -> Response:
@@ -213,8 +203,9 @@ async def _detail_page(
     )
 
 
-async def _detail_values(request: PageRequest, endpoint: Endpoint) -> dict[str, Any]:
+async def _detail_values(request: PageRequest, endpoint: Endpoint | None = None) -> dict[str, Any]:
     """What changes while the page is open."""
+    endpoint = endpoint or await _endpoint(request)
     recent = await list_deliveries(
         request.db,
         request.organization_id,

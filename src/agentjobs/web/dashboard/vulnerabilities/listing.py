@@ -10,10 +10,10 @@ from agentjobs.advisories.findings import count_findings, list_findings
 from agentjobs.advisories.lookup import find_vulnerability
 from agentjobs.advisories.packages import list_packages
 from agentjobs.advisories.severity import LEVELS, label_of
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.repo_choice import RepoChoice, load_repo_choice
+from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
 from agentjobs.web.dashboard.vulnerabilities.lines import (
@@ -36,16 +36,14 @@ _PER_PAGE = 50
 
 async def show(request: PageRequest) -> Response:
     query = read_query(request.query_param)
-    repo_choice = await load_repo_choice(request, query.repo)
     page_url = prefix_of(request.settings) + PATH
     return await request.render(
         "vulnerabilities/list.html",
-        **await _rows(request, query, repo_choice),
+        **await _rows(request),
         files_options=FILES_OPTIONS,
         state_options=STATE_OPTIONS,
         imported_options=IMPORTED_OPTIONS,
         severity_options=[("", "any"), *((level, label_of(level)) for level in LEVELS[::-1])],
-        repo_choice=repo_choice,
         groups=[
             (label, query.address(page_url, group=group, after=""), query.group == group)
             for group, label in (("", "Packages"), ("advisory", "Advisories"))
@@ -56,17 +54,13 @@ async def show(request: PageRequest) -> Response:
 
 
 async def stream(request: PageRequest) -> Response:
+    templates = {"vulnerabilities": "vulnerabilities/rows.html"}
+    return live_fragments(request, templates, _rows, *live_topics(request))
+
+
+async def _rows(request: PageRequest) -> dict[str, Any]:
     query = read_query(request.query_param)
-
-    async def parts() -> Parts:
-        repo_choice = await load_repo_choice(request, query.repo)
-        rows = await _rows(request, query, repo_choice)
-        return {"vulnerabilities": await request.fragment("vulnerabilities/rows.html", **rows)}
-
-    return live_parts(request, live_topics(request), parts)
-
-
-async def _rows(request: PageRequest, query: Query, repo_choice: RepoChoice) -> dict[str, Any]:
+    repo_choice = await load_repo_choice(request, query.repo)
     page_url = prefix_of(request.settings) + PATH
     repo_id = None if repo_choice.repo is None else repo_choice.repo.id
     counts = await count_findings(request.db, request.organization_id, repo_id=repo_id)
@@ -91,6 +85,7 @@ async def _rows(request: PageRequest, query: Query, repo_choice: RepoChoice) -> 
         "decided": query.address(page_url, state="dismissed", q="", severity="", after=""),
         "fixtures": query.address(page_url, files="fixtures", q="", severity="", after=""),
         "feeds": feed_state(request.settings, await list_feeds(request.db)),
+        "repo_choice": repo_choice,
         "has_repos": repo_choice.has_repos,
         "is_of_repo": repo_id is not None,
         "is_fixable": repo_id is not None and any(line.is_waiting for line in lines),
