@@ -6,12 +6,15 @@ Knows no tables.
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 
+from msgspec import Struct
+
 from agentjobs.store.changes import Changes
 from agentjobs.store.contact import Contact
 
 Engine = Literal["sqlite", "postgresql"]
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 
 class StoreError(Exception):
@@ -69,6 +72,12 @@ def values_of(row: Row) -> Iterable[Any]:
     """The columns in their order. For rows of which every column is read: SQLite's own compare the
     names one by one to find a column."""
     return cast("Iterable[Any]", row)
+
+
+def struct_of(row: Row, type_: type[S], **others: Any) -> S:
+    """Its fields are the columns of the same names, except `others`."""
+    names = [name for name in type_.__struct_fields__ if name not in others]
+    return type_(**{name: row[name] for name in names}, **others)
 
 
 class Transaction(Protocol):

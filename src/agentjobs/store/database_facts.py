@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, struct_of
 from agentjobs.store.revisions import current_revision, known_revisions
 
 
@@ -25,10 +25,5 @@ async def read_database_facts(db: Database) -> DatabaseFacts:
         " FROM pragma_page_count() p, pragma_page_size() s */"
     )
     assert row is not None
-    return DatabaseFacts(
-        engine=row["engine"],
-        version=row["version"],
-        size_bytes=row["size_bytes"],
-        schema=await current_revision(db) or "",
-        own_schema=known_revisions()[-1],
-    )
+    schema, own_schema = await current_revision(db) or "", known_revisions()[-1]
+    return struct_of(row, DatabaseFacts, schema=schema, own_schema=own_schema)

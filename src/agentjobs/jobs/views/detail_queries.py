@@ -6,7 +6,7 @@ import msgspec
 
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.views.queries import job_not_found
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, struct_of
 from agentjobs.webhooks.model import DeliveryStatus, ErrorClass
 
 _DETAILS = (
@@ -116,28 +116,16 @@ async def load_details(context: JobsContext, organization_id: str, job_id: str) 
     if row is None:
         raise job_not_found(job_id)
     override = msgspec.json.decode(row["config_override"], type=dict[str, Any])
-    return JobDetails(
-        prompt=row["prompt"],
+    return struct_of(
+        row,
+        JobDetails,
         config_override=override,
-        branch=row["branch"],
         base_branch=override.get("base_branch") or row["default_branch"] or None,
-        base_commit=row["base_commit"],
-        head_commit=row["head_commit"],
         has_diff=bool(row["has_diff"]),
         diff_size=_diff_size(row),
         pull=_pull(row),
-        repo_id=row["repo_id"],
-        platform=row["platform"],
         current_repo=None if row["disconnected_at"] is not None else row["full_name"],
-        created_by=row["created_by"],
-        created_by_name=row["created_by_name"],
-        follows=row["follows"],
         followed_by=tuple(sorted((row["followed_by"] or "").split())),
-        cancel_requested_at=row["cancel_requested_at"],
-        created_at=row["created_at"],
-        queued_at=row["queued_at"],
-        started_at=row["started_at"],
-        completed_at=row["completed_at"],
     )
 
 
@@ -157,29 +145,17 @@ async def event_deliveries(db: Database, organization_id: str, job_id: str) -> l
     """In order; empty for a job that does not exist."""
     events: dict[int, EventLine] = {}
     for row in await db.fetch_all(_EVENTS, job_id=job_id, organization_id=organization_id):
-        event = events.setdefault(
-            row["sequence"],
-            EventLine(
-                id=row["id"],
-                event=row["event"],
-                sequence=row["sequence"],
-                created_at=row["created_at"],
-                deliveries=[],
-            ),
-        )
+        event = events.setdefault(row["sequence"], struct_of(row, EventLine, deliveries=[]))
         if row["delivery_id"] is not None:
             event.deliveries.append(_delivery(row))
     return list(events.values())
 
 
 def _delivery(row: Row) -> DeliveryLine:
-    return DeliveryLine(
+    return struct_of(
+        row,
+        DeliveryLine,
         id=row["delivery_id"],
-        endpoint_id=row["endpoint_id"],
         url=row["url"] or "",
-        status=row["status"],
-        attempts=row["attempts"],
-        status_code=row["status_code"],
-        error_class=row["error_class"],
         next_attempt_at=row["due_at"] if row["status"] == "pending" else None,
     )

@@ -6,7 +6,7 @@ import msgspec
 
 from agentjobs.clock import HOUR_MS
 from agentjobs.identifiers import first_id_at
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, struct_of
 
 # Identifiers begin with their time: ranges of indexes are counted without reading rows.
 _COUNTS = (
@@ -67,12 +67,7 @@ async def read_counts(
     if not bounds:
         return {}
     rows = await db.fetch_all(_COUNTS, organization_id=organization_id, hours=list(bounds))
-    return {
-        bounds[row["hour"]]: Counts(
-            row["accepted"], row["delivered"], row["failed"], row["pending"]
-        )
-        for row in rows
-    }
+    return {bounds[row["hour"]]: struct_of(row, Counts) for row in rows}
 
 
 async def read_finished(
@@ -87,19 +82,9 @@ async def read_finished(
     )
     by_hour: dict[int, list[Finished]] = {}
     for row in rows:
-        by_hour.setdefault(int(row["hour"]), []).append(
-            Finished(
-                agent=row["agent"],
-                status=row["status"],
-                jobs=int(row["jobs"]),
-                waited=int(row["waited"]),
-                # PostgreSQL returns sums as numeric.
-                wait_ms=int(row["wait_ms"]),
-                ran=int(row["ran"]),
-                run_ms=int(row["run_ms"]),
-                cost_nanousd=int(row["cost_nanousd"]),
-            )
-        )
+        # PostgreSQL returns sums as numeric.
+        sums = {name: int(row[name]) for name in ("wait_ms", "run_ms", "cost_nanousd")}
+        by_hour.setdefault(int(row["hour"]), []).append(struct_of(row, Finished, **sums))
     return {hour: tuple(each) for hour, each in by_hour.items()}
 
 

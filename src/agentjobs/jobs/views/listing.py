@@ -14,7 +14,7 @@ from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query
 from agentjobs.jobs.views.titles import agent_on_repo, title_of
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, struct_of
 from agentjobs.store.like_pattern import contains_pattern
 
 # How many jobs the search for a page reads at most.
@@ -210,21 +210,11 @@ def _search_parameters(text: str) -> dict[str, str]:
 def _line(row: Row) -> JobLine:
     request = _decode_request(row["config_override"])
     ticket, cause = stored_ticket(row["ticket"]), stored_cause(row["cause"])
-    return JobLine(
+    return struct_of(
+        row,
+        JobLine,
         job_id=row["id"],
-        status=row["status"],
-        repo=row["repo"],
-        agent=row["agent"],
-        ticket_id=row["ticket_id"],
-        created_at=row["created_at"],
-        started_at=row["started_at"],
-        completed_at=row["completed_at"],
-        pr_url=row["pr_url"],
-        pr_number=row["pr_number"],
-        error_code=row["error_code"],
         cost_usd=cost_of(row["usage"]),
-        created_by_name=row["created_by_name"],
-        follows=row["follows"],
         title=title_of(request.title, request.prompt, ticket, cause),
         labels=stored_labels(row["labels"]),
         phase=_phase(row),

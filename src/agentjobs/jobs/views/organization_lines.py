@@ -7,7 +7,7 @@ import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, struct_of
 from agentjobs.store.like_pattern import contains_pattern
 
 Order = Literal["name", "waiting", "running", "spending", "newest"]
@@ -107,8 +107,6 @@ def _days(now: int) -> dict[str, int]:
 
 
 def _line(row: Row) -> OrganizationLine:
-    values = {name: row[name] for name in OrganizationLine.__struct_fields__}
     # PostgreSQL sums integers to decimals.
-    for name in ("spent_this_month_nanousd", "spent_today_nanousd"):
-        values[name] = int(values[name] or 0)
-    return OrganizationLine(**values)
+    names = ("spent_this_month_nanousd", "spent_today_nanousd")
+    return struct_of(row, OrganizationLine, **{name: int(row[name] or 0) for name in names})

@@ -7,7 +7,7 @@ import msgspec
 
 from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.pulls.pulls import NEWEST_PULL, PullCursor, pull_path
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, struct_of
 from agentjobs.store.like_pattern import contains_pattern
 
 # How many pull requests the search for a page reads at most.
@@ -199,20 +199,15 @@ def _position(before: PullCursor | None) -> dict[str, object]:
 
 
 def _line(row: Row, organization: str) -> PullLine:
-    return PullLine(
+    return struct_of(
+        row,
+        PullLine,
         path=pull_path(organization, row["full_name"], row["number"]),
         repo=row["full_name"],
-        number=row["number"],
-        title=row["title"],
-        state=row["state"],
         draft=bool(row["draft"]),
-        url=row["url"],
-        created_at=row["created_at"],
         author_id=row["created_by"],
         author=row["created_by_name"],
-        agent=row["agent"],
         additions=None if row["additions"] is None else int(row["additions"]),
         deletions=None if row["deletions"] is None else int(row["deletions"]),
         is_truncated=bool(row["is_truncated"]),
-        comments=row["comments"],
     )
