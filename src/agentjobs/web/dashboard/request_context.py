@@ -1,5 +1,6 @@
 """What a page handler receives: the request, its form and viewer, and ways to respond."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
@@ -99,13 +100,16 @@ class AnonymousRequest:
         """The response to a script that fetched a part of a page."""
         return html_response(html)
 
+    def address(self, path: str, query: Mapping[str, str]) -> str:
+        """Of a page of the dashboard, without parameters that are empty."""
+        given = urlencode({name: value for name, value in query.items() if value})
+        return prefix_of(self.settings) + path + (f"?{given}" if given else "")
+
     def redirect(
         self, path: str, *, banner: str = "", tone: Tone = "good", **query: str
     ) -> Response:
         """To another page of the dashboard, which shows `banner` once."""
-        address = prefix_of(self.settings) + path
-        if query:
-            address += f"?{urlencode(query)}"
+        address = self.address(path, query)
         response = RedirectResponse(address, status_code=303, headers=HEADERS)
         if banner:
             set_banner(response, self.settings, Banner(tone, banner))

@@ -3,7 +3,6 @@
 import re
 from datetime import tzinfo
 from typing import Any
-from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -15,7 +14,6 @@ from agentjobs.problems import Problem
 from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
@@ -107,22 +105,14 @@ def _read_filters(request: PageRequest) -> dict[str, str]:
 def _links(
     request: PageRequest, filters: dict[str, str], page: JobPage, *, is_live: bool = True
 ) -> dict[str, Any]:
-    page_url = f"{prefix_of(request.settings)}/jobs"
-    given = {name: value for name, value in filters.items() if value}
-    before = request.query_param("before")
+    before, last = request.query_param("before"), page.next_before
     return {
-        "older": _address(page_url, {**given, "before": page.next_before or ""}),
-        "newest": _address(page_url, given) if before else "",
+        "older": request.address("/jobs", {**filters, "before": last}) if last else "",
+        "newest": request.address("/jobs", filters) if before else "",
         # Only the first page is live.
-        "live": _address(f"{page_url}/stream", given) if is_live and not before else "",
+        "live": request.address("/jobs/stream", filters) if is_live and not before else "",
         "now": now_ms(),
     }
-
-
-def _address(path: str, query: dict[str, str]) -> str:
-    if "before" in query and not query["before"]:
-        return ""
-    return f"{path}?{urlencode(query)}" if query else path
 
 
 ROUTES: Routes = [

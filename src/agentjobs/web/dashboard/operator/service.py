@@ -12,7 +12,7 @@ from agentjobs.fleet.processes import (
     odd_configurations,
     running_configurations,
 )
-from agentjobs.jobs.workers import list_worker_views
+from agentjobs.jobs.workers import WorkerView, list_worker_views
 from agentjobs.organizations.pauses import load_pauses, pause, resume
 from agentjobs.settings.digest import short_digest
 from agentjobs.store.database_facts import read_database_facts
@@ -23,6 +23,7 @@ from agentjobs.web.dashboard.request_context import PageRequest
 
 _PATH = "/operator/service"
 _TEMPLATE = "operator/service_state.html"
+_DISK_FIELDS = ("disk_free_bytes", "disk_total_bytes")
 
 
 class _Process(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,18 +72,12 @@ async def _state(request: PageRequest) -> dict[str, Any]:
     processes = [_process(each, now, odd) for each in await list_processes(db)]
     workers = [
         _Process(
-            id=worker.id,
+            **_shared_fields(worker),
             role="worker",
-            hostname=worker.hostname,
-            version=worker.version,
             digest=worker.configuration_digest,
             is_silent=worker.status == "silent",
             is_odd=worker.has_odd_configuration,
             problem=worker.sandbox_problem,
-            heartbeat_at=worker.heartbeat_at,
-            started_at=worker.started_at,
-            disk_free_bytes=worker.disk_free_bytes,
-            disk_total_bytes=worker.disk_total_bytes,
         )
         for worker in await list_worker_views(db, settings)
     ]
@@ -95,19 +90,18 @@ async def _state(request: PageRequest) -> dict[str, Any]:
 
 def _process(process: ProcessInfo, now: int, odd: set[str]) -> _Process:
     return _Process(
-        id=process.id,
+        **_shared_fields(process),
         role=process.role,
-        hostname=process.hostname,
-        version=process.version,
         digest=short_digest(process.configuration_digest),
         is_silent=process.heartbeat_at <= now - SILENT_MS,
         is_odd=process.id in odd,
         problem=process.repositories_problem or "",
-        heartbeat_at=process.heartbeat_at,
-        started_at=process.started_at,
-        disk_free_bytes=process.disk_free_bytes,
-        disk_total_bytes=process.disk_total_bytes,
     )
+
+
+def _shared_fields(process: ProcessInfo | WorkerView) -> dict[str, Any]:
+    names = ("id", "hostname", "version", "heartbeat_at", "started_at")
+    return {name: getattr(process, name) for name in (*names, *_DISK_FIELDS)}
 
 
 ROUTES: Routes = [

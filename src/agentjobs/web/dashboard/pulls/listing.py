@@ -2,9 +2,7 @@
 
 import base64
 import binascii
-from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
@@ -20,7 +18,6 @@ from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import PullCursor
 from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repo_addresses import REPO
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -31,24 +28,8 @@ _FIELDS = ("q", "repo", "author", "agent", "state")
 _MAX_CHARACTERS = 320
 
 
-async def show_all(request: PageRequest) -> Response:
-    return await _page(request, None)
-
-
-async def show_of_repo(request: PageRequest) -> Response:
-    return await _page(request, request.path_param("full_name"))
-
-
-async def stream_all(request: PageRequest) -> Response:
-    return _stream(request, None)
-
-
-async def stream_of_repo(request: PageRequest) -> Response:
-    return _stream(request, request.path_param("full_name"))
-
-
-async def _page(request: PageRequest, repo: str | None) -> Response:
-    filters = _read_filters(request, repo)
+async def show(request: PageRequest) -> Response:
+    repo, filters = _repo(request), _read_filters(request)
     repo_choice = await load_repo_choice(request, repo or filters["repo"])
     if repo is not None and repo_choice.repo is None:
         raise Problem(
@@ -58,9 +39,9 @@ async def _page(request: PageRequest, repo: str | None) -> Response:
     agents = sorted(agent.id for agent in request.context.catalog.all())
     return await request.render(
         "pulls/list.html",
-        **await _rows(request, repo),
-        states=[(each, _address(request, repo, {**filters, "state": each})) for each in _STATES],
-        all_states=_address(request, repo, {**filters, "state": ""}),
+        **await _rows(request),
+        states=[(each, _address(request, {**filters, "state": each})) for each in _STATES],
+        all_states=_address(request, {**filters, "state": ""}),
         repo_choice=repo_choice,
         author_options=[
             ("", "anyone"),
@@ -70,13 +51,12 @@ async def _page(request: PageRequest, repo: str | None) -> Response:
     )
 
 
-def _stream(request: PageRequest, repo: str | None) -> Response:
-    templates = {"pull-rows": "pulls/rows.html"}
-    return live_fragments(request, templates, partial(_rows, repo=repo))
+async def stream(request: PageRequest) -> Response:
+    return live_fragments(request, {"pull-rows": "pulls/rows.html"}, _rows)
 
 
-async def _rows(request: PageRequest, repo: str | None) -> dict[str, Any]:
-    filters = _read_filters(request, repo)
+async def _rows(request: PageRequest) -> dict[str, Any]:
+    repo, filters = _repo(request), _read_filters(request)
     before = _decode_cursor(request.query_param("before"))
     page = await _load(request, repo, filters, before)
     older = page.next_before and {**filters, "before": _encode_cursor(page.next_before)}
@@ -84,12 +64,12 @@ async def _rows(request: PageRequest, repo: str | None) -> dict[str, Any]:
         "repo": repo,
         "page": page,
         "filters": filters,
-        "page_url": _address(request, repo, {}),
+        "page_url": _address(request, {}),
         "is_filtered": any(filters[name] for name in _FIELDS if name != "state"),
-        "older": _address(request, repo, older) if older else "",
-        "newest": _address(request, repo, filters) if before else "",
+        "older": _address(request, older) if older else "",
+        "newest": _address(request, filters) if before else "",
         # Only the first page is live.
-        "live": "" if before else _address(request, repo, filters, "/stream"),
+        "live": "" if before else _address(request, filters, "/stream"),
     }
 
 
@@ -112,21 +92,24 @@ async def _load(
     )
 
 
-def _read_filters(request: PageRequest, repo: str | None) -> dict[str, str]:
+def _repo(request: PageRequest) -> str | None:
+    """The repository whose pull requests are shown; None for all."""
+    return request.http.path_params.get("full_name")
+
+
+def _read_filters(request: PageRequest) -> dict[str, str]:
     filters = {name: request.query_param(name)[:_MAX_CHARACTERS] for name in _FIELDS}
     if filters["state"] not in _STATES:
         filters["state"] = ""
-    if repo is not None:
+    if _repo(request) is not None:
         filters["repo"] = ""
     return filters
 
 
-def _address(
-    request: PageRequest, repo: str | None, query: dict[str, str], suffix: str = ""
-) -> str:
+def _address(request: PageRequest, query: dict[str, str], suffix: str = "") -> str:
+    repo = _repo(request)
     path = "/pulls" if repo is None else f"/{request.organization}/{repo}/pulls"
-    given = urlencode({name: value for name, value in query.items() if value})
-    return prefix_of(request.settings) + path + suffix + (f"?{given}" if given else "")
+    return request.address(path + suffix, query)
 
 
 def _encode_cursor(cursor: PullCursor) -> str:
@@ -147,8 +130,8 @@ def _decode_cursor(text: str) -> PullCursor | None:
 
 
 ROUTES: Routes = [
-    PageRoute("GET", "/pulls", "viewer", show_all),
-    PageRoute("GET", "/pulls/stream", "viewer", stream_all),
-    PageRoute("GET", f"/{{org}}/{REPO}/pulls", "viewer", show_of_repo, takes_keys=True),
-    PageRoute("GET", f"/{{org}}/{REPO}/pulls/stream", "viewer", stream_of_repo),
+    PageRoute("GET", "/pulls", "viewer", show),
+    PageRoute("GET", "/pulls/stream", "viewer", stream),
+    PageRoute("GET", f"/{{org}}/{REPO}/pulls", "viewer", show, takes_keys=True),
+    PageRoute("GET", f"/{{org}}/{REPO}/pulls/stream", "viewer", stream),
 ]

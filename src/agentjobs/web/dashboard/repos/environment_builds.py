@@ -1,6 +1,7 @@
 """Snapshots, builds and their logs on the page /repos/{full_name}/environment."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -51,14 +52,6 @@ async def stream(request: PageRequest) -> Response:
     return live_parts(request, topics, parts)
 
 
-async def build(request: PageRequest) -> Response:
-    return await _request_build(request, is_rebuild=False)
-
-
-async def rebuild(request: PageRequest) -> Response:
-    return await _request_build(request, is_rebuild=True)
-
-
 async def log_as_text(request: PageRequest) -> Response:
     repo = await require_repo(request)
     effective = await load_definition(request.db, request.settings.repositories_path, repo)
@@ -71,7 +64,7 @@ async def log_as_text(request: PageRequest) -> Response:
     return Response(text.encode("utf-8", "replace"), media_type="text/plain", headers=headers)
 
 
-async def _request_build(request: PageRequest, *, is_rebuild: bool) -> Response:
+async def build(request: PageRequest, *, is_rebuild: bool = False) -> Response:
     repo = await require_repo(request)
     build_id = await request_environment_build(
         request.db, request.organization_id, repo, is_rebuild=is_rebuild
@@ -137,5 +130,5 @@ ROUTES: Routes = [
     repo_page_route("environment/stream", stream),
     repo_page_route("environment/log", log_as_text),
     PageRoute("POST", f"{REPO_PATH}/environment/build", "admin", build),
-    PageRoute("POST", f"{REPO_PATH}/environment/rebuild", "admin", rebuild),
+    PageRoute("POST", f"{REPO_PATH}/environment/rebuild", "admin", partial(build, is_rebuild=True)),
 ]

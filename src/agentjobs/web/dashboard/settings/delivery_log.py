@@ -3,7 +3,6 @@
 import re
 import shlex
 from typing import Any
-from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
@@ -13,7 +12,6 @@ from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
 from agentjobs.webhooks.endpoints import list_endpoints
@@ -52,10 +50,12 @@ async def show_list(request: PageRequest) -> Response:
         day_options=[("", "any"), *_SPANS.items()],
         spans=_SPANS,
         filters=filters,
-        older=_address(request, filters, before=page.deliveries[-1].id) if page.has_more else "",
-        newest=_address(request, filters) if before else "",
+        older=request.address(PATH, {**filters, "before": page.deliveries[-1].id})
+        if page.has_more
+        else "",
+        newest=request.address(PATH, filters) if before else "",
         # Only the first page is live.
-        live="" if before else _address(request, filters, path=f"{PATH}/stream"),
+        live="" if before else request.address(f"{PATH}/stream", filters),
     )
 
 
@@ -210,13 +210,6 @@ def _as_curl(detail: DeliveryDetail) -> str:
     parts += [f"--header {shlex.quote(header)}" for header in kept]
     parts.append(f"--data-raw {shlex.quote(detail.body.decode('utf-8', 'replace'))}")
     return " \\\n  ".join([" ".join(parts[:2]), *parts[2:]])
-
-
-def _address(
-    request: PageRequest, filters: dict[str, str], path: str = PATH, **changes: str
-) -> str:
-    query = {name: value for name, value in {**filters, **changes}.items() if value}
-    return f"{prefix_of(request.settings)}{path}?{urlencode(query)}"
 
 
 ROUTES: Routes = [
