@@ -18,28 +18,22 @@ from agentjobs.web.dashboard.sign_in import (
 )
 
 
-async def show(
-    request: PageRequest, problem: Problem | None = None, name: str | None = None
-) -> Response:
-    """`name` is a submitted name that was invalid."""
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
     viewer = request.viewer
     user = await get_user(request.db, viewer.user_id)
     return await request.render(
         "account.html",
         problem=problem,
         user=user,
-        name=user.name if name is None else name,
+        # A submitted name that was invalid is kept.
+        name=request.form.text("name") if "name" in request.form else user.name,
         sessions=await list_sessions(request.db, viewer.user_id),
         memberships=await memberships_of(request.db, viewer.user_id),
     )
 
 
 async def rename(request: PageRequest) -> Response:
-    name = request.form.text("name")
-    try:
-        await rename_user(request.db, request.viewer.user_id, name)
-    except Problem as problem:
-        return await show(request, problem, name)
+    await rename_user(request.db, request.viewer.user_id, request.form.text("name"))
     return request.redirect("/account", banner="Your name was changed.")
 
 
@@ -97,7 +91,7 @@ async def switch(request: PageRequest) -> Response:
 ROUTES: Routes = [
     PageRoute("GET", "/account", "viewer", show),
     PageRoute("GET", "/account/organizations", "viewer", choose_organization),
-    PageRoute("POST", "/account/name", "viewer", rename),
+    PageRoute("POST", "/account/name", "viewer", rename, problem_page=show),
     PageRoute("POST", "/account/password", "viewer", change_own_password, problem_page=show),
     PageRoute("POST", "/account/sessions/end-others", "viewer", end_other_sessions),
     PageRoute("POST", "/account/sessions/end-all", "viewer", end_all_sessions),

@@ -23,6 +23,9 @@ class Form:
     def __init__(self, fields: list[tuple[str, str]]) -> None:
         self._fields = fields
 
+    def __contains__(self, name: str) -> bool:
+        return any(field == name for field, _ in self._fields)
+
     def text(self, name: str) -> str:
         """A value without surrounding whitespace."""
         return self.raw(name).strip()

@@ -71,18 +71,10 @@ async def change_plan(request: PageRequest) -> Response:
 
 async def change_budget(request: PageRequest) -> Response:
     """An empty field is no limit."""
-    name, form = await _name(request), request.form
-    limits = {key: form.text(key).removeprefix("$").strip() for key in ("daily", "job")}
-    try:
-        with acting_as_operator(request):
-            await set_budget(
-                request.db,
-                name,
-                daily=limits["daily"] or NO_LIMIT,
-                job=limits["job"] or NO_LIMIT,
-            )
-    except Problem as problem:
-        return await show_one(request, problem, limits)
+    name, limits = await _name(request), _entered_limits(request)
+    daily, job = limits["daily"] or NO_LIMIT, limits["job"] or NO_LIMIT
+    with acting_as_operator(request):
+        await set_budget(request.db, name, daily=daily, job=job)
     return _redirect(request, name, "Budgets saved. They apply to jobs that start from now on.")
 
 
@@ -100,9 +92,11 @@ async def resume_one(request: PageRequest) -> Response:
     return _redirect(request, name, f"Jobs of {name} start again.")
 
 
-async def show_one(
-    request: PageRequest, problem: Problem | None = None, limits: dict[str, str] | None = None
-) -> Response:
+def _entered_limits(request: PageRequest) -> dict[str, str]:
+    return {key: request.form.text(key).removeprefix("$").strip() for key in ("daily", "job")}
+
+
+async def show_one(request: PageRequest, problem: Problem | None = None) -> Response:
     line = await find_organization_line(request.db, request.path_param("name"))
     plans = request.context.plans
     return await request.render(
@@ -112,7 +106,7 @@ async def show_one(
         plans=_plan_options(request, line.plan),
         concurrent_jobs=plans.concurrent_jobs(line.plan),
         queue_limit=request.settings.queue_limit,
-        limits=limits or _limits_of(line),
+        limits=_entered_limits(request) if "daily" in request.form else _limits_of(line),
     )
 
 
@@ -174,7 +168,7 @@ ROUTES: Routes = [
     PageRoute("GET", f"{PATH}/stream", "operator", stream),
     PageRoute("GET", _ONE, "operator", show_one),
     PageRoute("POST", f"{_ONE}/plan", "operator", change_plan, problem_page=show_one),
-    PageRoute("POST", f"{_ONE}/budget", "operator", change_budget),
+    PageRoute("POST", f"{_ONE}/budget", "operator", change_budget, problem_page=show_one),
     PageRoute("POST", f"{_ONE}/pause", "operator", pause_one),
     PageRoute("POST", f"{_ONE}/resume", "operator", resume_one),
 ]

@@ -16,20 +16,11 @@ from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 
 
-async def show(request: PageRequest) -> Response:
-    return await _page(request, await require_repo(request))
-
-
 async def change(request: PageRequest) -> Response:
     repo = await require_repo(request)
     text = request.form.raw("definition")
-    try:
-        definition, warnings = parse_environment(text.encode(), "The definition")
-        await set_definition(
-            request.db, request.organization_id, repo.id, repo.full_name, definition
-        )
-    except Problem as problem:
-        return await _page(request, repo, problem, text=text)
+    definition, warnings = parse_environment(text.encode(), "The definition")
+    await set_definition(request.db, request.organization_id, repo.id, repo.full_name, definition)
     return request.redirect(_path(repo), banner=" ".join(("Saved.", *warnings[:1])))
 
 
@@ -42,26 +33,15 @@ async def clear(request: PageRequest) -> Response:
 
 async def trust(request: PageRequest) -> Response:
     repo = await require_repo(request)
-    branches = request.form.raw("branches")
-    try:
-        await set_trusted_branches(
-            request.db, request.organization_id, repo.id, repo.full_name, branches.split()
-        )
-    except Problem as problem:
-        return await _page(request, repo, problem, branches=branches)
+    branches = request.form.raw("branches").split()
+    await set_trusted_branches(
+        request.db, request.organization_id, repo.id, repo.full_name, branches
+    )
     return request.redirect(_path(repo), banner="Saved.")
 
 
-async def _page(
-    request: PageRequest,
-    repo: RepoView,
-    problem: Problem | None = None,
-    *,
-    text: str | None = None,
-    branches: str | None = None,
-) -> Response:
-    """`text` and `branches` are what a form with an error had."""
-    values = await load_values(request, repo)
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
+    form, values = request.form, await load_values(request, await require_repo(request))
     stored = values["effective"].settings
     defined = "" if stored.definition is None else format_environment(stored.definition)
     return await request.render(
@@ -69,9 +49,9 @@ async def _page(
         problem=problem,
         **values,
         defined=defined,
-        text=defined if text is None else text,
+        text=form.raw("definition") if "definition" in form else defined,
         trusted_branches=stored.trusted_branches,
-        branches="\n".join(stored.trusted_branches) if branches is None else branches,
+        branches=form.raw("branches") if "branches" in form else "\n".join(stored.trusted_branches),
     )
 
 
@@ -81,7 +61,9 @@ def _path(repo: RepoView) -> str:
 
 ROUTES: Routes = [
     repo_page_route("environment", show),
-    PageRoute("POST", f"{REPO_PATH}/environment", "admin", change),
+    PageRoute("POST", f"{REPO_PATH}/environment", "admin", change, problem_page=show),
     PageRoute("POST", f"{REPO_PATH}/environment/clear", "admin", clear),
-    PageRoute("POST", f"{REPO_PATH}/environment/trusted-branches", "admin", trust),
+    PageRoute(
+        "POST", f"{REPO_PATH}/environment/trusted-branches", "admin", trust, problem_page=show
+    ),
 ]

@@ -20,10 +20,7 @@ _MAX_SHOWN = 100
 async def send_invitation(request: PageRequest) -> Response:
     """The link is shown only in this response."""
     email, role = request.form.text("email"), request.form.text("role")
-    try:
-        invitation, token = await invite(request.db, request.organization_id, email, role)
-    except Problem as problem:
-        return await show(request, problem, is_inviting=True, email=email, role=role)
+    invitation, token = await invite(request.db, request.organization_id, email, role)
     link = f"{request.settings.effective_public_url}/invitation?token={token}"
     return await show(request, invited=invitation, link=link)
 
@@ -72,16 +69,10 @@ async def sign_out(request: PageRequest) -> Response:
     return request.redirect(_PATH, banner=banner)
 
 
-async def show(
-    request: PageRequest,
-    problem: Problem | None = None,
-    *,
-    is_inviting: bool = False,
-    **values: Any,
-) -> Response:
-    """`is_inviting`: the problem is that of an invitation, whose form stays open."""
-    defaults = {"email": "", "role": "member", "invited": None, "reset": None, "link": ""}
-    shown: dict[str, Any] = {**defaults, **values}
+async def show(request: PageRequest, problem: Problem | None = None, **values: Any) -> Response:
+    # An invitation with an error keeps its form open.
+    is_inviting = problem is not None and "email" in request.form
+    shown: dict[str, Any] = {"invited": None, "reset": None, "link": "", **values}
     members = await list_members(request.db, request.organization_id)
     query = request.query_param("q")
     matching = [each for each in members if _matches(each, query)]
@@ -89,6 +80,8 @@ async def show(
         "settings/members.html",
         problem=problem,
         is_inviting=is_inviting,
+        email=request.form.text("email") if is_inviting else "",
+        role=request.form.text("role") if is_inviting else "member",
         members=matching[:_MAX_SHOWN],
         matching=len(matching),
         query=query,
@@ -104,7 +97,7 @@ def _matches(member: Member, query: str) -> bool:
 
 ROUTES: Routes = [
     PageRoute("GET", _PATH, "member", show),
-    PageRoute("POST", f"{_PATH}/invitations", "admin", send_invitation),
+    PageRoute("POST", f"{_PATH}/invitations", "admin", send_invitation, problem_page=show),
     PageRoute("POST", f"{_PATH}/invitations/{{id}}/withdraw", "admin", revoke),
     PageRoute("POST", f"{_PATH}/{{user_id}}/role", "admin", change_role, problem_page=show),
     PageRoute(

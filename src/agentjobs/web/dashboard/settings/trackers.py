@@ -1,6 +1,7 @@
 """Settings > Trackers: where tickets are looked up. Tokens are never shown."""
 
 from functools import partial
+from typing import Literal
 
 import msgspec
 from starlette.responses import Response
@@ -9,13 +10,15 @@ from agentjobs.problems import Problem
 from agentjobs.tickets import trackers
 from agentjobs.tickets.trackers import ConfiguredTracker, NewTracker
 from agentjobs.tickets.verify import check_tracker, verify_and_add, verify_and_replace
-from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.platform_access import (
     page_retry_budget,
     page_timeout,
     session_of,
 )
+
+Form = Literal["issues", "jira", "token"]
 
 PATH = "/settings/trackers"
 
@@ -53,19 +56,16 @@ async def add_issues(request: PageRequest) -> Response:
 
 async def add_jira(request: PageRequest) -> Response:
     form_values = request.form.fill(_FormValues)
-    try:
-        new = _new(form_values, request.form.text("token"))
-        async with page_timeout("Jira", "Nothing was added."), session_of(request) as session:
-            added, known_as = await verify_and_add(
-                request.db,
-                request.context.keys,
-                session,
-                request.organization,
-                new,
-                page_retry_budget(),
-            )
-    except Problem as problem:
-        return await show(request, problem, form_values, is_adding=True)
+    new = _new(form_values, request.form.text("token"))
+    async with page_timeout("Jira", "Nothing was added."), session_of(request) as session:
+        added, known_as = await verify_and_add(
+            request.db,
+            request.context.keys,
+            session,
+            request.organization,
+            new,
+            page_retry_budget(),
+        )
     return request.redirect(
         PATH, banner=f"{added.name} was added. It is signed in to {added.url} as {known_as}."
     )
@@ -106,22 +106,19 @@ async def set_link_back(request: PageRequest) -> Response:
 
 async def replace_token(request: PageRequest) -> Response:
     tracker = await _tracker(request)
-    try:
-        async with (
-            page_timeout(tracker.name, "The old token is still in use."),
-            session_of(request) as session,
-        ):
-            _, known_as = await verify_and_replace(
-                request.db,
-                request.context.keys,
-                session,
-                request.organization,
-                tracker.id,
-                request.form.text("token"),
-                page_retry_budget(),
-            )
-    except Problem as problem:
-        return await show(request, problem, open_form=tracker.id)
+    async with (
+        page_timeout(tracker.name, "The old token is still in use."),
+        session_of(request) as session,
+    ):
+        _, known_as = await verify_and_replace(
+            request.db,
+            request.context.keys,
+            session,
+            request.organization,
+            tracker.id,
+            request.form.text("token"),
+            page_retry_budget(),
+        )
     banner = f"The new token of {known_as} is in use. Revoke the old token."
     return request.redirect(PATH, banner=banner)
 
@@ -156,18 +153,13 @@ def _new(form_values: _FormValues, token: str) -> NewTracker:
 
 
 async def show(
-    request: PageRequest,
-    problem: Problem | None = None,
-    form_values: _FormValues | None = None,
-    *,
-    open_form: str = "",
-    is_adding: bool = False,
+    request: PageRequest, problem: Problem | None = None, *, open_form: Form | None = None
 ) -> Response:
-    """`open_form` is the tracker whose form has an error; `form_values` belong to the Jira form.
-    `is_adding`: the problem is that of a new tracker, whose form stays open."""
+    """`open_form` is the form with an error, which stays open."""
+    is_jira = open_form == "jira"
     configured = await trackers.trackers_of(request.db, request.organization_id)
     errors = dict.fromkeys(_FIELD_OF.values(), "")
-    if problem is not None and form_values is not None and problem.code in _FIELD_OF:
+    if problem is not None and is_jira and problem.code in _FIELD_OF:
         errors[_FIELD_OF[problem.code]] = problem.message
     return await request.render(
         "settings/trackers.html",
@@ -177,24 +169,23 @@ async def show(
         has_issues=any(tracker.kind == "issues" for tracker in configured),
         flavours=list(_FLAVOURS.items()),
         flavour_names=_FLAVOURS,
-        form_values=form_values or _FormValues(),
-        open_form=open_form,
-        is_adding=is_adding,
+        form_values=request.form.fill(_FormValues) if is_jira else _FormValues(),
+        # The tracker whose token was to be replaced.
+        open_form=request.path_param("id") if open_form == "token" else "",
+        is_adding=open_form in {"issues", "jira"},
     )
+
+
+def _form(name: Form, path: str, handler: PageHandler) -> PageRoute:
+    return PageRoute("POST", path, "admin", handler, problem_page=partial(show, open_form=name))
 
 
 ROUTES: Routes = [
     PageRoute("GET", PATH, "member", show),
-    PageRoute(
-        "POST",
-        f"{PATH}/issues",
-        "admin",
-        add_issues,
-        problem_page=partial(show, is_adding=True),
-    ),
-    PageRoute("POST", f"{PATH}/jira", "admin", add_jira),
+    _form("issues", f"{PATH}/issues", add_issues),
+    _form("jira", f"{PATH}/jira", add_jira),
     PageRoute("POST", f"{PATH}/{{id}}/check", "admin", check),
     PageRoute("POST", f"{PATH}/{{id}}/link-back", "admin", set_link_back),
-    PageRoute("POST", f"{PATH}/{{id}}/token", "admin", replace_token),
+    _form("token", f"{PATH}/{{id}}/token", replace_token),
     PageRoute("POST", f"{PATH}/{{id}}/remove", "admin", remove),
 ]
