@@ -25,6 +25,7 @@ from agentjobs.forges.connection import Connection, ConnectionKind
 from agentjobs.forges.protocol import Account
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
+from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database, IntegrityError, Row
@@ -242,6 +243,18 @@ def hook_seal_context(organization_id: str, connection_id: str) -> tuple[str, ..
 
 def signing_seal_context(organization_id: str, connection_id: str) -> tuple[str, ...]:
     return ("forge-signing", organization_id, connection_id)
+
+
+SEALED_CREDENTIALS = tuple(
+    sealed_column(
+        "platforms", "forge_connections", context, "The credential of {id}", prefix=prefix
+    )
+    for prefix, context in (
+        ("", seal_context),
+        ("hook_", hook_seal_context),
+        ("signing_", signing_seal_context),
+    )
+)
 
 
 def _open_sealed(
