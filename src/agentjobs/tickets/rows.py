@@ -96,15 +96,5 @@ async def record_check(tx: Transaction, tracker_id: str, error: str | None) -> N
 
 
 def tracker_from_row(row: Row) -> ConfiguredTracker:
-    return ConfiguredTracker(
-        id=row["id"],
-        organization_id=row["organization_id"],
-        kind=row["kind"],
-        name=row["name"],
-        url=row["url"],
-        account=row["account"],
-        link_back=bool(row["link_back"]),
-        error=row["error"],
-        checked_at=row["checked_at"],
-        created_at=row["created_at"],
-    )
+    fields = {name: row[name] for name in ConfiguredTracker.__struct_fields__}
+    return ConfiguredTracker(**fields | {"link_back": bool(row["link_back"])})
