@@ -23,7 +23,7 @@ id = "sneaky"
 name = "Sneaky"
 command = ["sh", "-c", "cp stolen.sh setup.sh; echo changed > requirements.txt"]
 '''
-TOKEN = "token-of-setup-0123456789"
+TOKEN = "token-hQ7vTz2LpX9aRw4KdY6mBn3s"
 CONFIGURATION = '[environment]\nsetup = "sh setup.sh"\n'
 SETUP = """
 echo "the token is $TOKEN."
@@ -39,6 +39,7 @@ LEFT_SECRETS = {
     ),
     "named": ("mkdir -p ~/.cache; touch ~/.cache/$TOKEN", f".cache/{TOKEN}"),
     "linked": ("mkdir deps; ln -s /nowhere/$TOKEN deps/link", "deps/link"),
+    "shortened": ('printf "${TOKEN%???}" > ~/y', "y"),
     "binary": ("head -c 100000 /dev/zero > ~/x; printf $TOKEN >> ~/x", "x"),
     "unreadable": ("mkdir ~/d; echo $TOKEN > ~/d/x; chmod 000 ~/d/x ~/d", "d/x"),
 }
@@ -104,6 +105,7 @@ def test_another_branch_and_a_follow_up_start_from_the_snapshot_of_the_default_b
     environments: EnvironmentService, index: PackageIndex
 ) -> None:
     connect(environments, "acme/other", index)
+    environments.service.admin("repos", "lift", "acme/other", "setup.sh")
     job, _ = environments.complete("acme/other", "sneaky")
     build_id = job["environment"]["build_id"]
     feature, feature_log = environments.complete("acme/other", "looker", "feature")
@@ -115,6 +117,15 @@ def test_another_branch_and_a_follow_up_start_from_the_snapshot_of_the_default_b
         assert "unreachable" not in log
     assert index.bodies == [f"main {TOKEN}"]
     assert len(environments.builds("acme/other")) == 1
+
+
+def test_an_agent_cannot_propose_what_setup_would_run_with_secrets(
+    environments: EnvironmentService, index: PackageIndex
+) -> None:
+    connect(environments, "acme/guarded", index)
+    job, _ = environments.run("acme/guarded", "sneaky")
+    assert job["error"]["code"] == "protected_path"
+    assert "setup.sh" in job["error"]["message"]
 
 
 def test_without_a_snapshot_another_branch_runs_setup_offline_for_itself_alone(

@@ -1,5 +1,6 @@
 """A part of the service is away: work that is done is neither lost nor done twice."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,21 @@ def test_work_finished_while_the_database_is_away_is_published_without_another_r
     assert (change["pr_number"], report["pr_number"]) == (1, None)
     assert report["report_markdown"] == "All is well.\n"
     assert service.stop() == 0
+
+
+def test_a_database_that_hangs_fails_no_job_even_without_retries(
+    start: StartService, stoppable_postgres: PostgresCluster, tmp_path: Path
+) -> None:
+    service = start(AGENTJOBS_LOST_WORKER_RETRIES="0")
+    # Every process looks for lost workers.
+    serves = [start("serve", data_dir=f"serve-{number}") for number in range(2)]
+    api = connected(service, tmp_path)
+    job_id = api.create("acme/shop", "two-seconds")
+    api.wait_status(job_id, "running")
+    with stoppable_postgres.frozen():
+        frozen_at = time.monotonic()
+        wait_until(lambda: time.monotonic() > frozen_at + 5, "the outage to outlast the lease")
+    job = api.wait_status(job_id, "completed", "failed")
+    assert job["status"] == "completed", job
+    for running in (service, *serves):
+        assert running.stop() == 0

@@ -246,6 +246,8 @@ def test_protected_paths_are_refused(hostile: HostileService) -> None:
     )
     assert finished.outcome == "protected_path"
     assert hostile.shell("echo 'verify = \"true\"' > .agentjobs.toml").outcome == "protected_path"
+    finished = hostile.shell("mkdir .devcontainer && echo '{}' > .devcontainer/devcontainer.json")
+    assert finished.outcome == "protected_path"
 
 
 def _placed(script: str, hostile: HostileService) -> str:

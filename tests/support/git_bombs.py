@@ -23,6 +23,20 @@ def commit_tree_bomb(clone: Path, *, levels: int, width: int, file_bytes: int = 
     return commit
 
 
+def commit_attribute_bomb(clone: Path, *, files: int, keywords: int) -> str:
+    """A commit whose attributes write 37 bytes for each byte that git stores; pushed to `main`."""
+    attributes = _write(
+        clone, b"* ident working-tree-encoding=UTF-32\n", "hash-object", "-w", "--stdin"
+    )
+    blob = _write(clone, b"$Id$\n" * keywords, "hash-object", "-w", "--stdin")
+    directory = _tree(clone, "100644 blob", blob, files)
+    entries = f"100644 blob {attributes}\t.gitattributes\n040000 tree {directory}\tentries\n"
+    tree = _write(clone, entries.encode(), "mktree")
+    commit = run_git(clone, "commit-tree", "-m", "bomb", tree)
+    run_git(clone, "push", "-q", "--force", "origin", f"{commit}:refs/heads/main")
+    return commit
+
+
 def delta_bomb_pack(*, objects: int, object_bytes: int) -> bytes:
     """A pack of blobs of `object_bytes` each: deltas that copy one small blob many times."""
     base = bytes(1024 * 1024)

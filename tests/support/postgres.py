@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 _START_SECONDS = 60
@@ -113,6 +114,20 @@ class PostgresCluster:
         )
         _wait_until_ready(self._server)
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """No process of the server runs: connections are open, and nothing answers."""
+        frozen: list[int] = []
+        try:
+            # The first one starts the others.
+            for pid in (self.pid, *_children(self.pid)):
+                os.kill(pid, signal.SIGSTOP)
+                frozen.append(pid)
+            yield
+        finally:
+            for pid in reversed(frozen):
+                os.kill(pid, signal.SIGCONT)
+
     def stop(self) -> None:
         """Close all connections, but keep committed data."""
         if self._server is not None:
@@ -167,6 +182,12 @@ class PostgresCluster:
         )
         assert done.returncode == 0, f"{program} failed: {done.stderr}"
         return done.stdout
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Evaluated when the process itself is frozen."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    yield from map(int, children.read_text().split())
 
 
 def server_command(disk: Path, sockets: Path) -> list[str]:

@@ -12,7 +12,7 @@ from agentjobs.clock import SECOND_MS
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.leases import DueColumn, Lease, backoff_ms
 
-_DUE = DueColumn("advisory_feeds", "ecosystem", "due_at", 60 * SECOND_MS)
+DUE = DueColumn("advisory_feeds", "ecosystem", "due_at", 60 * SECOND_MS)
 _FIRST_BACKOFF_MS = 60 * SECOND_MS
 _MAX_WARNINGS = 100
 _decode_warnings = msgspec.json.Decoder(tuple[FeedWarning, ...]).decode
@@ -77,7 +77,7 @@ class FeedClaim:
     def __init__(self, db: Database, feed: Feed) -> None:
         self._db = db
         self._ecosystem = feed.ecosystem
-        self._lease = Lease(db, _DUE, feed.ecosystem, feed.due_at)
+        self._lease = Lease(db, DUE, feed.ecosystem, feed.due_at)
 
     async def renew(self) -> bool:
         return await self._lease.renew()
@@ -136,7 +136,7 @@ async def _claim(
         "UPDATE advisory_feeds SET checked_at = NULL WHERE ecosystem = :ecosystem",
         ecosystem=row["ecosystem"],
     )
-    until = await _DUE.claim(tx, row["ecosystem"])
+    until = await DUE.claim(tx, row["ecosystem"])
     return msgspec.structs.replace(_feed(row), due_at=until)
 
 

@@ -23,7 +23,7 @@ from agentjobs.inventory.model import Dependency
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import DueColumn, Lease
 
-_DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)
+DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)
 _BACKOFF_MS = 5 * 60 * SECOND_MS
 # Enough for queued jobs to start, and for registries to recover.
 _RESCAN_MS = 15 * 60 * SECOND_MS
@@ -54,7 +54,7 @@ class ScanClaim:
     def __init__(self, db: Database, scan: DueScan) -> None:
         self._db = db
         self._repo_id = scan.repo_id
-        self._lease = Lease(db, _DUE, scan.repo_id, scan.until)
+        self._lease = Lease(db, DUE, scan.repo_id, scan.until)
 
     async def renew(self) -> bool:
         """True even if a new scan was requested, because this one is still useful."""
@@ -168,7 +168,7 @@ async def _claim(tx: Transaction, left_out: list[str]) -> DueScan | None:
     )
     if row is None:
         return None
-    return DueScan(row["id"], row["organization_id"], await _DUE.claim(tx, row["id"]))
+    return DueScan(row["id"], row["organization_id"], await DUE.claim(tx, row["id"]))
 
 
 async def _make_all_due(tx: Transaction) -> None:

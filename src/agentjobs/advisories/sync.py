@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from agentjobs.advisories import rows
-from agentjobs.advisories.feeds import Feed, FeedClaim, SyncState, delete_feed, ensure_feeds
+from agentjobs.advisories.feeds import DUE, Feed, FeedClaim, SyncState, delete_feed, ensure_feeds
 from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.parse import id_of_path, newest, read, read_heads
 from agentjobs.advisories.scans import request_scans
@@ -65,7 +65,7 @@ async def sync_claimed(
     every_seconds = refresh_hours * 3_600
     try:
         work = _Sync(db, feed, source, on_progress).run()
-        synced, result = await run_renewing(work, claim.renew, _RENEW_SECONDS)
+        synced, result = await run_renewing(work, claim.renew, _RENEW_SECONDS, DUE.lease_ms)
     except SourceError as error:
         await claim.fail(str(error), every_seconds)
         raise

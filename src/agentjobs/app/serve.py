@@ -59,6 +59,7 @@ _log = logging.getLogger(__name__)
 _LAST_USED_SECONDS = 30.0
 _HEADS_SECONDS = 300.0
 _IMPORTS_SECONDS = 30.0
+_BRANCHES_SECONDS = 60.0
 _HOOK_REMOVAL_SECONDS = 15.0
 _MAINTENANCE_SECONDS = 6 * 3600.0
 _SERVER_START_SECONDS = 0.005
@@ -241,9 +242,12 @@ def _repository_roles(context: WebContext) -> list[Loop]:
     def is_able() -> bool:
         return context.repositories.is_usable
 
-    async def maintain() -> None:
+    async def sweep(*, only_cancelled: bool = True) -> None:
         if context.settings.delete_branches:
-            await sweep_branches(db, root)
+            await sweep_branches(db, root, only_cancelled=only_cancelled)
+
+    async def maintain() -> None:
+        await sweep(only_cancelled=False)
         await tidy_repositories(db, root)
 
     return [
@@ -257,6 +261,7 @@ def _repository_roles(context: WebContext) -> list[Loop]:
             is_able=is_able,
         ),
         RoleLoop(db, "imports", _IMPORTS_SECONDS, context.imports.recover, is_able=is_able),
+        RoleLoop(db, "cancelled branches", _BRANCHES_SECONDS, sweep, is_able=is_able),
         RoleLoop(
             db,
             "repositories",

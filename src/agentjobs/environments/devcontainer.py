@@ -15,9 +15,8 @@ from agentjobs.environments.validation import DefinitionError, convert_definitio
 from agentjobs.json_with_comments import decode_json_with_comments
 from agentjobs.sandbox.mounts import WORKSPACE
 from agentjobs.workspace.rules import format_paths
+from agentjobs.workspace.service_files import ServiceFile
 
-# In this order, the first one that exists.
-FILE_NAMES = (".devcontainer/devcontainer.json", ".devcontainer.json")
 MAX_BYTES = 64 * 1024
 
 _COMMANDS = ("onCreateCommand", "updateContentCommand", "postCreateCommand")
@@ -44,7 +43,9 @@ class Devcontainer(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-def parse_devcontainer(content: bytes, file_name: str = FILE_NAMES[0]) -> Devcontainer:
+def parse_devcontainer(
+    content: bytes, file_name: str = ServiceFile.DEVCONTAINER.value[0]
+) -> Devcontainer:
     """Raises DevcontainerError."""
     notes: list[str] = []
     try:

@@ -3,13 +3,13 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
 from agentjobs.environments.setup_files import make_readable, walk
-from agentjobs.redaction.secret_forms import forms_of
+from agentjobs.redaction.secret_forms import FRAGMENT_LENGTH, forms_of, fragments_of
 from agentjobs.sandbox.slots import MAX_BUILDS
 
 SEARCH_SECONDS = 600
@@ -23,12 +23,14 @@ class SearchFailed(Exception):
 
 
 async def find_secret(directories: Sequence[Path], secrets: Iterable[str]) -> str | None:
-    """The path of a file with a secret in it or in its name, relative to its directory.
+    """The path of a file with a secret, or a part of one, in it or in its name.
 
     Raises SearchFailed.
     """
+    secrets = tuple(secrets)
     # grep reads one pattern per line; the lines of a longer secret are forms of their own.
-    patterns = sorted(form for form in forms_of(secrets) if b"\n" not in form)
+    patterns = {form for form in forms_of(secrets) if b"\n" not in form}
+    patterns |= {part[at : at + FRAGMENT_LENGTH] for part, at in fragments_of(secrets)}
     if not patterns:
         return None
     for directory in directories:
@@ -46,7 +48,7 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(MAX_BUILDS, thread_name_prefix="secret-search")
 
 
-def _search(directory: Path, patterns: Sequence[bytes]) -> str | None:
+def _search(directory: Path, patterns: Collection[bytes]) -> str | None:
     try:
         make_readable(os.fsencode(directory))
         path = _search_names(directory, patterns)
@@ -57,17 +59,24 @@ def _search(directory: Path, patterns: Sequence[bytes]) -> str | None:
     return path or _search_contents(directory, patterns)
 
 
-def _search_names(directory: Path, patterns: Sequence[bytes]) -> str | None:
+def _search_names(directory: Path, patterns: Collection[bytes]) -> str | None:
     root = os.fsencode(directory)
     for entries in walk(root):
-        for entry in entries:
-            target = os.readlink(entry.path) if entry.is_symlink() else b""  # noqa: PTH115 - bytes
-            if any(pattern in entry.name or pattern in target for pattern in patterns):
-                return _shown(os.path.relpath(entry.path, root))
+        names = [_name_and_target(entry) for entry in entries]
+        # Together, because there may be thousands of patterns.
+        joined = b"\n".join(names)
+        if pattern := next((pattern for pattern in patterns if pattern in joined), None):
+            index = next(index for index, name in enumerate(names) if pattern in name)
+            return _shown(os.path.relpath(entries[index].path, root))
     return None
 
 
-def _search_contents(directory: Path, patterns: Sequence[bytes]) -> str | None:
+def _name_and_target(entry: os.DirEntry[bytes]) -> bytes:
+    target = os.readlink(entry.path) if entry.is_symlink() else b""  # noqa: PTH115 - bytes
+    return entry.name + b"\n" + target
+
+
+def _search_contents(directory: Path, patterns: Collection[bytes]) -> str | None:
     # Millions of files may match, and grep outlives a shell that is killed.
     search = f'nice -n 10 timeout {SEARCH_SECONDS + 10} "$@" || [ $? = 1 ] || echo failed >&2'
     bounded = f"ulimit -v {MAX_MEMORY_KIB}; {{ {search}; }} | head --bytes={_MAX_SHOWN_BYTES}"

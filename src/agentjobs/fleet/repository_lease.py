@@ -5,15 +5,17 @@ Files cannot be locked reliably on the volume that the processes share.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from agentjobs.clock import SECOND_MS
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs.store.leases import HeldLease, NamedLease
 
 _LEASE_MS = 15 * SECOND_MS
 _RENEW_SECONDS = 5.0
+# Without a renewal the change is stopped so long after the last one: before the lease ends.
+_MAX_UNRENEWED_SECONDS = 12.0
 _POLL_SECONDS = 0.2
 _MAX_WAIT_SECONDS = 60.0
 _RETRY_SECONDS = 10
@@ -27,9 +29,10 @@ async def changing_repository(db: Database, repo_id: str) -> AsyncIterator[None]
     Raises `unavailable` if the wait takes too long, or if the lease is lost.
     """
     lease = NamedLease(f"repository:{repo_id}", _LEASE_MS)
-    held = HeldLease(db, lease, await _claim(db, lease))
+    until, stop_at = await _claim(db, lease)
+    held = HeldLease(db, lease, until)
     try:
-        async with asyncio.timeout(None) as limit:
+        async with asyncio.timeout_at(stop_at) as limit:
             renewing = asyncio.create_task(_renew(held, limit))
             try:
                 yield
@@ -43,23 +46,35 @@ async def changing_repository(db: Database, repo_id: str) -> AsyncIterator[None]
         await asyncio.shield(db.transact(_release, held))
 
 
-async def _claim(db: Database, lease: NamedLease) -> int:
+async def _claim(db: Database, lease: NamedLease) -> tuple[int, float]:
+    """When the lease ends by the clock of the store, and when to stop by that of this process."""
     try:
         async with asyncio.timeout(_MAX_WAIT_SECONDS):
             with db.changes.listen(_TOPIC) as signal:
-                while (until := await db.transact(lease.claim)) is None:
+                while True:
+                    stop_at = _stop_at()
+                    if (until := await db.transact(lease.claim)) is not None:
+                        return until, stop_at
                     await signal.wait(_POLL_SECONDS)
     except TimeoutError:
         raise _busy() from None
-    return until
 
 
 async def _renew(held: HeldLease, limit: asyncio.Timeout) -> None:
     while True:
         await asyncio.sleep(_RENEW_SECONDS)
-        if not await held.renew():
-            limit.reschedule(asyncio.get_running_loop().time())
-            return
+        stop_at = _stop_at()
+        # The lease outlasts a short outage of the store.
+        with suppress(StoreUnavailable):
+            is_held = await held.renew()
+            limit.reschedule(stop_at if is_held else 0)
+            if not is_held:
+                return
+
+
+def _stop_at() -> float:
+    """Counted from before the store is asked, since the answer may come late."""
+    return asyncio.get_running_loop().time() + _MAX_UNRENEWED_SECONDS
 
 
 async def _release(tx: Transaction, held: HeldLease) -> None:

@@ -23,6 +23,8 @@ class GitChild:
         self._transports: list[asyncio.BaseTransport] = []
         pipes = (process.stdin, process.stdout, process.stderr)
         self._unconnected_pipes = [pipe for pipe in pipes if pipe is not None]
+        # Of the process and its children, known once it has ended.
+        self.cpu_seconds = 0.0
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._pidfd = os.pidfd_open(process.pid)
         self._loop.add_reader(self._pidfd, self._on_end)
@@ -72,7 +74,7 @@ class GitChild:
 
     @property
     def returncode(self) -> int | None:
-        return self._process.poll()
+        return self._process.returncode
 
     async def wait(self) -> int:
         await asyncio.shield(self._ended)
@@ -88,6 +90,7 @@ class GitChild:
     def _on_end(self) -> None:
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
+        self.cpu_seconds = _read_cpu_seconds(self.pid)
         self._process.poll()
         self._ended.set_result(None)
 
@@ -119,6 +122,12 @@ class GitChild:
         )
         self._transports.append(transport)
         return asyncio.StreamWriter(transport, protocol, None, self._loop)
+
+
+def _read_cpu_seconds(pid: int) -> float:
+    """Of a process that has not been waited for, and of all children that it waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 class LoopPipe:

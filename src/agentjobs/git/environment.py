@@ -35,6 +35,10 @@ HARDENED_CONFIGURATION: Mapping[str, str] = {
     "core.packedGitLimit": "256m",
     "pack.windowMemory": "64m",
     "pack.threads": "2",
+    # Unpacked, a small pack can become many large files: of a fetch, a push, or a deleted branch.
+    "transfer.unpackLimit": "1",
+    "gc.cruftPacks": "true",
+    "gc.autoPackLimit": "200",
     "gc.auto": "0",
     "gc.autoDetach": "false",
     "maintenance.auto": "false",

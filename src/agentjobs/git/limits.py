@@ -29,15 +29,16 @@ def set_git_limits(limits: GitLimits) -> None:
     _current = limits
 
 
-def limit_resources(*command: str) -> tuple[str, ...]:
-    """The command with its limits, which its children inherit.
+def limit_resources(*command: str, cpu_seconds: int | None = None) -> tuple[str, ...]:
+    """The command with its limits, which its children inherit; `cpu_seconds` may lower one.
 
     A separate program sets them. `Popen` could do it only by running Python code in the child,
     which takes longer, and setting them from outside is too late: git starts children at once.
     """
+    cpu_seconds = min(cpu_seconds or _current.cpu_seconds, _current.cpu_seconds)
     options = (
         _option("data", resource.RLIMIT_DATA, _current.memory_bytes),
-        _option("cpu", resource.RLIMIT_CPU, _current.cpu_seconds),
+        _option("cpu", resource.RLIMIT_CPU, cpu_seconds),
         _option("core", resource.RLIMIT_CORE, 0),
     )
     return ("prlimit", *options, *command)
@@ -66,4 +67,6 @@ def explain_limit(exit_code: int, stderr: str) -> str | None:
             f"git needs more than {_current.cpu_seconds} seconds of CPU time"
             " (the setting limit_git_cpu_seconds)"
         )
+    if exit_code == -signal.SIGXFSZ or f"died of signal {signal.SIGXFSZ}" in stderr:
+        return "git writes more than a checkout of this repository may have (limit_checkout_mib)"
     return None

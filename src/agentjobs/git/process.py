@@ -22,6 +22,8 @@ from agentjobs.safe_text import mask_unprintable
 MAX_STDERR_BYTES = 64 * 1024
 STREAM_BUFFER_BYTES = 256 * 1024
 
+_POLL_SECONDS = 0.05
+
 OnStderr = Callable[[bytes], None]
 
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
@@ -70,6 +72,11 @@ class GitError(Exception):
         return -self.exit_code in _KILLING_SIGNALS or is_of_child or is_silent
 
     @property
+    def is_at_limit(self) -> bool:
+        """Whether git was ended at one of its limits."""
+        return explain_limit(self.exit_code, self.stderr) is not None
+
+    @property
     def is_lack_of_space(self) -> bool:
         return reports_lack_of_space(self.stderr)
 
@@ -95,6 +102,7 @@ async def git(
     timeout_seconds: float = 120,
     allowed_exit_codes: Collection[int] = (0,),
     on_stderr: OnStderr | None = None,
+    max_written_bytes: int | None = None,
 ) -> GitResult:
     """Run one command; raise GitError for any exit code that is not allowed.
 
@@ -113,7 +121,7 @@ async def git(
     )
     try:
         async with asyncio.timeout(timeout_seconds):
-            stdout, stderr = await _communicate(process, input, on_stderr)
+            stdout, stderr = await _communicate(process, input, on_stderr, max_written_bytes)
     except TimeoutError:
         raise GitTimeout(
             arguments, -signal.SIGKILL, f"timed out after {timeout_seconds} s"
@@ -137,6 +145,7 @@ async def open_git(
     protocols: str = "",
     stdin: int = asyncio.subprocess.PIPE,
     stderr: int = asyncio.subprocess.PIPE,
+    cpu_seconds: int | None = None,
 ) -> GitChild:
     """Start a command whose streams the caller handles; the caller must call `stop_git`."""
     variables = git_environment(
@@ -151,7 +160,7 @@ async def open_git(
         raise GitError(arguments, 127, "fatal: git is not installed (apt-get install git)")
     starting = asyncio.ensure_future(
         GitChild.start(
-            limit_resources("git", *arguments),
+            limit_resources("git", *arguments, cpu_seconds=cpu_seconds),
             cwd=cwd or "/",
             environment=variables,
             stdin=stdin,
@@ -178,7 +187,10 @@ async def stop_git(process: GitChild) -> None:
 
 
 async def _communicate(
-    process: GitChild, data: bytes | None, on_stderr: OnStderr | None
+    process: GitChild,
+    data: bytes | None,
+    on_stderr: OnStderr | None,
+    max_written_bytes: int | None,
 ) -> tuple[bytes, str]:
     assert process.stdout is not None
     assert process.stderr is not None
@@ -187,8 +199,22 @@ async def _communicate(
         _read_tail(process.stderr, on_stderr),
         _feed(process, data),
         _end_children(process),
+        _limit_writes(process, max_written_bytes),
     )
     return stdout, stderr.decode("utf-8", "replace")
+
+
+async def _limit_writes(process: GitChild, max_bytes: int | None) -> None:
+    """End the command once it has written more. The kernel limits single files only."""
+    if max_bytes is None:
+        return
+    counters = Path(f"/proc/{process.pid}/io")
+    ended = asyncio.ensure_future(process.wait())
+    with contextlib.suppress(OSError):
+        while not ended.done():
+            if int(counters.read_text().split()[3]) > max_bytes:
+                os.killpg(process.pid, signal.SIGXFSZ)
+            await asyncio.wait([ended], timeout=_POLL_SECONDS)
 
 
 async def _end_children(process: GitChild) -> None:

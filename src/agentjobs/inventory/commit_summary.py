@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.environments.devcontainer import FILE_NAMES as DEVCONTAINER_FILES
 from agentjobs.environments.key import LOCK_FILES, MAX_FILES, CacheFile
 from agentjobs.git.blobs import blob_pieces
 from agentjobs.git.trees import REGULAR, TreeEntry, list_tree
@@ -26,6 +25,7 @@ from agentjobs.repos.configuration import (
 )
 from agentjobs.weighted_cache import WeightedCache
 from agentjobs.workspace.checkout_limits import DEFAULT_LIMITS, CheckoutLimits, check_checkout_size
+from agentjobs.workspace.service_files import ServiceFile
 
 MAX_FILE_BYTES = 256 * 1024
 MAX_LANGUAGES = 10
@@ -42,7 +42,7 @@ _GUIDANCE = re.compile(
 _PLAIN_PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)*")
 _MAX_PATH_CHARACTERS = 200
 _LOCK_NAMES = frozenset(name.encode() for name in LOCK_FILES)
-_DEVCONTAINER_PATHS = frozenset(path.encode() for path in DEVCONTAINER_FILES)
+_DEVCONTAINER_PATHS = frozenset(path.encode() for path in ServiceFile.DEVCONTAINER.value)
 
 
 class CommitSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ async def read_commit_summary(
         error = f"is larger than {MAX_FILE_BYTES // 1024} KiB"
     texts = {name: content for name, content in contents.items() if content is not None}
     configuration = texts.pop(FILE_NAME, None)
-    devcontainers = [texts.pop(name, None) for name in DEVCONTAINER_FILES]
+    devcontainers = [texts.pop(name, None) for name in ServiceFile.DEVCONTAINER.value]
     return CommitSummary(
         languages=listing.languages_by_files(),
         guidance=listing.guidance_files(),

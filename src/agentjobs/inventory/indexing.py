@@ -112,7 +112,9 @@ async def index_repository(
     request = _request("index", git_dir, commit, settings, repo)
     running = _run(request, settings, progress := _Progress(), spare, poms)
     lease = _IndexLease(db, repo, progress)
-    result, rows = await run_renewing(_build(db, repo, running), lease.renew, _PROGRESS_SECONDS)
+    result, rows = await run_renewing(
+        _build(db, repo, running), lease.renew, _PROGRESS_SECONDS, _DUE.lease_ms
+    )
     await db.transact(_store_result, repo, lease.until, commit, rows)
     return IndexedCommit(commit, result.file_count)
 

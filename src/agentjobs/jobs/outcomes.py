@@ -60,6 +60,8 @@ class LostSandbox(msgspec.Struct, frozen=True):
     spending an attempt, and fails as the run did after too many of them."""
 
     failure: Failed
+    # The worker's machine has no processes or memory for it now.
+    is_host_exhausted: bool = False
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -88,7 +90,7 @@ def reason_of(outcome: Outcome) -> str | None:
         case (
             Failed(code, message)
             | DiskFull(Failed(code, message))
-            | LostSandbox(Failed(code, message))
+            | LostSandbox(failure=Failed(code, message))
         ):
             return f"{code}: {message}"
         case Unreachable(outage) | Kept(outage=Outage() as outage):

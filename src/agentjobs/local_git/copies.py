@@ -80,7 +80,7 @@ async def _fetch(remote: Remote, target: Path, branch: str, protocols: str) -> N
         f"+{HEADS}{branch}:{_FETCHED}",
         git_dir=target,
         # Keep packs packed: unpacked, a small one could become many large files.
-        configuration={"fetch.unpackLimit": "1", **remote.configuration},
+        configuration=remote.configuration,
         environment=remote.environment,
         protocols=protocols,
         timeout_seconds=_FETCH_SECONDS,

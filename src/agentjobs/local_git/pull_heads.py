@@ -63,7 +63,7 @@ async def _fetch_together(
         remote.url,
         *(f"+{commit}:refs/heads/{commit}" for commit in commits),
         git_dir=directory,
-        configuration={"fetch.unpackLimit": "1", **remote.configuration},
+        configuration=remote.configuration,
         environment=remote.environment,
         protocols=protocols,
         timeout_seconds=_FETCH_SECONDS,

@@ -21,12 +21,10 @@ from agentjobs.problems import Problem
 
 # Acknowledged data must survive a power failure; by default git does not sync loose objects.
 DURABLE: Mapping[str, str] = {"core.fsync": "committed"}
-# Keep packs packed: unpacked, a small one could become many large files.
-_KEEP_PACKS: Mapping[str, str] = {"fetch.unpackLimit": "1"}
 _IMPORTED_REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _IMPORT_SECONDS = 3600.0
 # Longer than any change to a ref takes.
-_STALE_LOCK_SECONDS = 3600.0
+_LEFTOVER_SECONDS = 3600.0
 _COMMON_BRANCHES = ("main", "master", "trunk", "develop")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
 # For a path, which the operator may read whoever owns it.
@@ -147,7 +145,7 @@ async def _fetch(
             remote.url,
             *_IMPORTED_REFS,
             git_dir=incoming,
-            configuration={**DURABLE, **_KEEP_PACKS, **remote.configuration},
+            configuration={**DURABLE, **remote.configuration},
             environment=remote.environment,
             protocols=protocols,
             timeout_seconds=_IMPORT_SECONDS,
@@ -188,16 +186,17 @@ async def pack_refs(git_dir: Path) -> None:
     await git("pack-refs", "--all", git_dir=git_dir, configuration=DURABLE)
 
 
-def remove_stale_locks(git_dir: Path) -> list[str]:
-    """Blocking. Removes lock files of refs that a killed git left behind, by which git refuses
-    every later change. The caller holds the lease on the repository."""
+def remove_leftovers(git_dir: Path) -> list[str]:
+    """Blocking. Removes what a killed git left behind: lock files of refs, by which git refuses
+    every later change, and unfinished packs. The caller holds the lease on the repository."""
     locks = [git_dir / "packed-refs.lock", git_dir / "HEAD.lock", *git_dir.glob("refs/**/*.lock")]
+    packs = [*git_dir.glob("objects/tmp_objdir-*"), *git_dir.glob("objects/pack/tmp_*")]
     removed = []
-    for lock in locks:
+    for path in (*locks, *packs):
         with suppress(FileNotFoundError):
-            if lock.stat().st_mtime < time.time() - _STALE_LOCK_SECONDS:
-                lock.unlink()
-                removed.append(str(lock.relative_to(git_dir)))
+            if path.stat().st_mtime < time.time() - _LEFTOVER_SECONDS:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                removed.append(str(path.relative_to(git_dir)))
     return removed
 
 

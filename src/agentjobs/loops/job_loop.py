@@ -29,6 +29,7 @@ from agentjobs.jobs.run.results import store_results_at_end
 from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.run import run_job
 from agentjobs.jobs.run.trace import record_outcome, run_span
+from agentjobs.loops.load_control import LoadControl
 from agentjobs.loops.loop import first_of
 from agentjobs.loops.platform_reach import PlatformReach
 from agentjobs.loops.recent_organizations import (
@@ -132,6 +133,7 @@ class JobLoop:
         self._active: dict[Claim, _ActiveJob] = {}
         self._recent = RecentOrganizations()
         self._reach = PlatformReach()
+        self._load = LoadControl(worker.slots)
         self._slot_freed = asyncio.Event()
         self.has_jobs = asyncio.Event()
 
@@ -197,7 +199,9 @@ class JobLoop:
         # A checkout on a full disk would fail, and the database needs space too.
         if self._free_space.is_low or self._worker.sandbox_problem or self._reach.is_paused:
             return []
-        count = len(self._free_slots)
+        if not (count := min(len(self._free_slots), self._load.free(len(self._active)))):
+            return []
+        self._claimer.extra_lease_seconds = self._worker.extra_lease_seconds
         return await self._claimer.claim(self._worker.agents, count, expected, postponed)
 
     def _start(self, job: ClaimedJob) -> None:
@@ -241,6 +245,7 @@ class JobLoop:
                 outcome = await self._hand_over(active)
             _log_end(outcome)
             self._reach.record(active.job, active.claimed_at, outcome)
+            self._load.record(active.claimed_at, outcome)
         except Exception:  # noqa: BLE001 - a fault of one job must not stop the worker
             _log.exception("the outcome of a job could not be stored; its lease will expire")
         finally:

@@ -1,7 +1,8 @@
 """Renews the leases of this worker's jobs, whatever the jobs and the event loop are doing.
 
 It has its own thread and, while there are jobs, its own connection to the database. A worker that
-cannot renew stops its agents before the leases expire, so that no job runs twice.
+cannot renew stops its agents before the leases expire, so that no job runs twice. Where renewals
+take long, because the machine is starved, leases are longer, within bounds.
 """
 
 import asyncio
@@ -32,6 +33,12 @@ _MARGIN_SECONDS = 1.5
 # For so many leases after it lost claims, a worker reports that it is alive: rescue may record
 # them later than the first heartbeat.
 _REPORTED_LEASES = 3
+# So many renewals, as slow as the slowest of late, fit into a lease. A healthy one takes
+# milliseconds, and a worker that dies leaves the lease of the settings.
+_RENEWALS_PER_LEASE = 8
+_MAX_EXTRA_LEASES = 3
+# Below what rescue takes for a clock that was set back.
+_MAX_EXTRA_SECONDS = 30.0
 
 
 class ActiveJobs(Protocol):
@@ -58,6 +65,9 @@ class LeaseLoop:
         self._worker = worker
         self._jobs = jobs
         self._renewed_at = time.monotonic()
+        self._slow_seconds = 0.0
+        # The shorter of the leases that were written last and those that claims get since then.
+        self._held_seconds = settings.lease_seconds
         self._lost_claims_at: float | None = None
         self.failed_renewals = 0
         # Written in the main loop only.
@@ -90,12 +100,19 @@ class LeaseLoop:
 
     async def _renew_or_give_up(self, own_db: Database) -> None:
         began = time.monotonic()
+        extra_seconds = self._worker.extra_lease_seconds
+        attempt_seconds = _ATTEMPT_SECONDS + extra_seconds / _MAX_EXTRA_LEASES
         try:
-            async with asyncio.timeout(min(self._give_up_at - began, _ATTEMPT_SECONDS)):
+            async with asyncio.timeout(min(self._give_up_at - began, attempt_seconds)):
                 await self._renew(own_db)
             self._renewed_at = began
+            self._adapt_leases(time.monotonic() - began)
+            extra_seconds = min(extra_seconds, self._worker.extra_lease_seconds)
+            self._held_seconds = self._settings.lease_seconds + extra_seconds
             await asyncio.sleep(self._settings.lease_renew_seconds)
         except (StoreError, TimeoutError) as error:
+            # Only a renewal that succeeds shows that the machine has recovered.
+            self._adapt_leases(max(time.monotonic() - began, self._slow_seconds))
             self.failed_renewals += 1
             outages.report("leases", error)
             if time.monotonic() >= self._give_up_at:
@@ -119,6 +136,14 @@ class LeaseLoop:
         if lost:
             self._lost_claims_at = time.monotonic()
         self._on_main_loop(self._stop, lost, renewal.cancel_requested)
+
+    def _adapt_leases(self, seconds: float) -> None:
+        """`seconds` is how long the last renewal took."""
+        self._slow_seconds = max(seconds, self._slow_seconds / 2)
+        lease_seconds = self._settings.lease_seconds
+        longest = min(_MAX_EXTRA_LEASES * lease_seconds, _MAX_EXTRA_SECONDS)
+        extra_seconds = _RENEWALS_PER_LEASE * self._slow_seconds - lease_seconds
+        self._worker.extra_lease_seconds = min(max(extra_seconds, 0.0), longest)
 
     def _stop_all(self) -> None:
         if lost := self._count_lost(frozenset(job.claim for job in self._jobs.active_jobs)):
@@ -151,11 +176,11 @@ class LeaseLoop:
 
     @property
     def _was_cut_off(self) -> bool:
-        reported_seconds = _REPORTED_LEASES * self._settings.lease_seconds
+        reported_seconds = _REPORTED_LEASES * self._settings.lease_seconds + _MAX_EXTRA_SECONDS
         lost_at = self._lost_claims_at
         return lost_at is not None and time.monotonic() - lost_at < reported_seconds
 
     @property
     def _give_up_at(self) -> float:
         margin = min(_MARGIN_SECONDS, self._settings.lease_seconds / 4)
-        return self._renewed_at + self._settings.lease_seconds - margin
+        return self._renewed_at + self._held_seconds - margin

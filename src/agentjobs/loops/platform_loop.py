@@ -13,7 +13,7 @@ import msgspec
 
 from agentjobs.free_space import FreeSpace
 from agentjobs.platform_sync import hook_events
-from agentjobs.platform_sync.claims import DueSync, SyncClaim, claim_due_sync
+from agentjobs.platform_sync.claims import DUE, DueSync, SyncClaim, claim_due_sync
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.changes import Signal
@@ -119,7 +119,7 @@ class PlatformLoop:
         fields = {"repo_id": due.repo.id}
         try:
             # A first fetch may take longer than the lease.
-            await run_renewing(self._sync.sync(claim), lambda: _renew(claim), _RENEW_SECONDS)
+            await run_renewing(self._sync.sync(claim), claim.renew, _RENEW_SECONDS, DUE.lease_ms)
         except StoreUnavailable as error:
             outages.report(self.name, error)
         except ClaimLost:
@@ -140,11 +140,3 @@ class PlatformLoop:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-
-async def _renew(claim: SyncClaim) -> bool:
-    try:
-        return await claim.renew()
-    except StoreUnavailable as error:
-        outages.report(PlatformLoop.name, error)
-        return True

@@ -1,34 +1,34 @@
 """Rescues jobs whose lease expired. Every worker and API process looks for them."""
 
-import asyncio
 import logging
-import time
 
+from agentjobs.clock import SECOND_MS
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.loops.loop import PeriodicLoop
 from agentjobs.settings import Settings
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, StoreError
 
 _log = logging.getLogger(__name__)
 _INTERVAL_SECONDS = 1.0
 _MAX_INTERVAL_SECONDS = 2.5
-# After so long without the database this process waits before it judges the leases of others.
-_CUT_OFF_SECONDS = 4.0
-_RECONNECT_SECONDS = 2.0
 
 
 def rescue_loop(db: Database, settings: Settings) -> PeriodicLoop:
-    reached_at = time.monotonic()
+    lease_ms = int(settings.lease_seconds * SECOND_MS)
 
     async def rescue() -> None:
-        nonlocal reached_at
-        if time.monotonic() - reached_at > _CUT_OFF_SECONDS:
-            # The workers were cut off too: let them hand over finished work first.
-            await db.ping()
-            await asyncio.sleep(_RECONNECT_SECONDS)
-        for job_id in await rescue_lost_jobs(db, settings):
+        try:
+            # While this process was cut off from the database, the workers may have been, too.
+            rescued = await rescue_lost_jobs(
+                db, settings, may_judge=lambda: db.contact.has_lasted(lease_ms)
+            )
+        except StoreError:
+            # The workers cannot write either.
+            db.contact.lose()
+            raise
+        db.contact.note()
+        for job_id in rescued:
             _log.warning("rescued a job of a lost worker", extra={"fields": {"job_id": job_id}})
-        reached_at = time.monotonic()
 
     def interval_seconds() -> float:
         return db.changes.poll_seconds(_INTERVAL_SECONDS, _MAX_INTERVAL_SECONDS)

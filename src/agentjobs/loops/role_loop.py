@@ -57,7 +57,7 @@ class RoleLoop:
         held = HeldLease(self._db, self._lease, until)
         due_in_ms = 0
         try:
-            await run_renewing(self._call(), held.renew, _RENEW_SECONDS)
+            await run_renewing(self._call(), held.renew, _RENEW_SECONDS, _LEASE_MS)
             due_in_ms = int(self._every_seconds * SECOND_MS)
         except ClaimLost:
             _log.warning("%s was interrupted: another process performs it", self.name)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from agentjobs.advisories.scans import (
+    DUE,
     DueScan,
     ScanClaim,
     VersionChooser,
@@ -16,7 +17,7 @@ from agentjobs.advisories.scans import (
 from agentjobs.fair_slots import FairTurns
 from agentjobs.fleet.processes import HEARTBEAT_SECONDS, is_first_process
 from agentjobs.store.database import Database, StoreUnavailable
-from agentjobs.store.leases import run_renewing
+from agentjobs.store.leases import ClaimLost, run_renewing
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0
@@ -59,9 +60,11 @@ class ScanLoop:
     async def _scan_claimed(self, scan: DueScan) -> None:
         claim = ScanClaim(self._db, scan)
         try:
-            await run_renewing(self._scan(scan), claim.renew, _RENEW_SECONDS)
+            await run_renewing(self._scan(scan), claim.renew, _RENEW_SECONDS, DUE.lease_ms)
         except StoreUnavailable:
             raise
+        except ClaimLost:
+            _log.warning("a scan was interrupted: the store did not answer in time")
         except Exception as error:  # noqa: BLE001 - one repository must not block the others
             _log.exception("repository not scanned", extra={"fields": {"repo_id": scan.repo_id}})
             await claim.fail(f"{type(error).__name__}: {error}")

@@ -1,11 +1,22 @@
-"""Invitations: links with which one e-mail address can join an organization for seven days."""
+"""Invitations: links with which one e-mail address can join an organization for seven days.
+
+An invitation is valid only while whoever created it may still invite. The column `invited_by` has
+the ID of a user; rows of earlier versions and of the command line have a name.
+"""
 
 import msgspec
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
-from agentjobs.organizations.memberships import check_role, insert_membership, lock_organization
+from agentjobs.organizations.memberships import (
+    ADMIN,
+    check_role,
+    insert_membership,
+    lock_organization,
+)
+from agentjobs.organizations.passwords import check_password
+from agentjobs.organizations.throttle import Attempt, count_attempt, uncount_attempt
 from agentjobs.organizations.tokens import new_token, token_hash
 from agentjobs.organizations.users import (
     ADMINISTRATOR,
@@ -25,9 +36,14 @@ INVITATION_PREFIX = "aji_"
 _LIFETIME_MS = 7 * DAY_MS
 _OPEN = f"i.accepted_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > {DATABASE_NOW}"
 _SELECT = (
-    "SELECT i.*, o.name AS organization,"
+    "SELECT i.id, i.organization_id, i.email, i.role, i.created_at, i.expires_at,"
+    " o.name AS organization, COALESCE(NULLIF(c.name, ''), c.email, i.invited_by) AS invited_by,"
     " EXISTS (SELECT 1 FROM users u WHERE u.email = i.email) AS has_account"
-    f" FROM invitations i JOIN organizations o ON o.id = i.organization_id WHERE {_OPEN}"
+    " FROM invitations i JOIN organizations o ON o.id = i.organization_id"
+    f" LEFT JOIN users c ON c.id = i.invited_by WHERE {_OPEN}"
+    " AND (i.invited_by NOT LIKE 'usr!_%' ESCAPE '!' OR c.is_operator"
+    "  OR EXISTS (SELECT 1 FROM memberships m WHERE m.user_id = c.id"
+    f"   AND m.organization_id = i.organization_id AND m.role = '{ADMIN}'))"
 )
 
 
@@ -91,8 +107,14 @@ async def accept_invitation(db: Database, token: str, user: User) -> Invitation:
 async def accept_as_new_user(db: Database, token: str, *, name: str, password: str) -> User:
     """Accept the invitation and create the account that it needs."""
     invitation = await find_invitation(db, token)
+    check_password(password, invitation.email)
+    # Before hashing, which many requests with the same link would keep busy for everybody.
+    attempt = Attempt(token, audit.current_actor().address)
+    await count_attempt(db, attempt)
     new = await new_user(invitation.email, name=name, password=password)
-    return await join_as_new_user(db, token, new)
+    user = await join_as_new_user(db, token, new)
+    await db.transact(uncount_attempt, attempt)
+    return user
 
 
 async def join_as_new_user(db: Database, token: str, new: NewUser) -> User:
@@ -142,14 +164,15 @@ async def _insert(
         email=email,
         role=role,
         hash=hashed,
-        invited_by=entry.actor.name,
+        invited_by=entry.actor.id or entry.actor.name,
         now=now,
         expires_at=now + _LIFETIME_MS,
     )
     tx.announce(USERS_TOPIC)
     await audit.write(tx, organization_id, entry)
     row = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
-    assert row is not None
+    if row is None:
+        raise Problem("not_admin", "Only admins can invite; your role has just been changed.")
     return row
 
 
@@ -226,6 +249,6 @@ def _invitation(row: Row) -> Invitation:
 def _not_valid() -> Problem:
     return Problem(
         "invitation_not_valid",
-        "This invitation was already accepted, was revoked or has expired after 7 days. Ask an "
-        "admin of the organization for a new one.",
+        "This invitation was already accepted, was revoked or has expired after 7 days, or its "
+        "sender is no longer an admin. Ask an admin of the organization for a new one.",
     )

@@ -159,6 +159,14 @@ async def _remove(tx: Transaction, organization_id: str, user_id: str, actor: au
             organization_id=organization_id,
             user_id=user_id,
         )
+    # An invitation that they never used would let them join again.
+    await tx.execute(
+        "UPDATE invitations SET revoked_at = :now WHERE organization_id = :organization_id"
+        " AND email = :email AND accepted_at IS NULL AND revoked_at IS NULL",
+        organization_id=organization_id,
+        email=member["email"],
+        now=await tx.clock_ms(),
+    )
     entry = audit.Entry(actor, "member.removed", member["email"], {"role": member["role"]})
     await audit.write(tx, organization_id, entry)
     await tx.invalidate("sessions")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from agentjobs.clock import SECOND_MS
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.git.process import GitError
 from agentjobs.local_git.branches import (
@@ -25,6 +26,10 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 
 _AT_ONCE = 200
+_RECENT_MS = 300 * SECOND_MS
+_HAS_CANCELLED = (
+    " AND id IN (SELECT repo_id FROM jobs WHERE completed_at > :since AND status = 'cancelled')"
+)
 _log = logging.getLogger(__name__)
 
 
@@ -76,10 +81,15 @@ async def remove_branch_of(db: Database, settings: Settings, pull: Pull) -> None
         _log.warning("the branch of %s was not removed: %s", pull.short_name, error)
 
 
-async def sweep_branches(db: Database, root: Path) -> None:
-    """Remove the branches of all finished work that were left behind."""
+async def sweep_branches(db: Database, root: Path, *, only_cancelled: bool = False) -> None:
+    """Remove the branches of finished work that were left behind.
+
+    `only_cancelled`: in repositories where a job was cancelled just now, perhaps after its push.
+    """
     rows = await db.fetch_all(
-        "SELECT id FROM repos WHERE platform = 'local' AND disconnected_at IS NULL ORDER BY id"
+        "SELECT id FROM repos WHERE platform = 'local' AND disconnected_at IS NULL"
+        f"{_HAS_CANCELLED if only_cancelled else ''} ORDER BY id",
+        since=await db.clock_ms() - _RECENT_MS,
     )
     for row in rows:
         git_dir = path(root, row["id"])
@@ -111,17 +121,24 @@ async def branches_in_use(db: Database, repo_id: str) -> frozenset[str]:
 
 
 async def _remove(db: Database, repo_id: str, git_dir: Path, branches: Sequence[JobBranch]) -> None:
-    use = await _load_use(db, repo_id, branches)
-    removals = [removal for branch in branches if (removal := removal_of(branch, use)) is not None]
-    if not removals:
+    if not await _find_removals(db, repo_id, branches):
         return
     async with changing_repository(db, repo_id):
+        # Again, since a job may have been created for one of them during the wait.
+        removals = await _find_removals(db, repo_id, branches)
         removed = await remove_branches(git_dir, removals)
     fields = {"repo_id": repo_id, "branches": len(removals)}
     if removed:
         _log.info("branches of finished work removed", extra={"fields": fields})
     else:
         _log.warning("branches were not removed, because one has moved", extra={"fields": fields})
+
+
+async def _find_removals(
+    db: Database, repo_id: str, branches: Sequence[JobBranch]
+) -> list[BranchRemoval]:
+    use = await _load_use(db, repo_id, branches)
+    return [removal for branch in branches if (removal := removal_of(branch, use)) is not None]
 
 
 async def _load_use(db: Database, repo_id: str, branches: Collection[JobBranch]) -> BranchUse:

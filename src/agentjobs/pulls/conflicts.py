@@ -14,7 +14,7 @@ from agentjobs.local_git.repositories import DURABLE, present_path
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
 from agentjobs.pulls.comparison import find_tips
-from agentjobs.pulls.pulls import Pull, check_open
+from agentjobs.pulls.pulls import Pull, check_open, get_pull
 from agentjobs.pulls.pushes import record_push
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
@@ -34,6 +34,8 @@ async def mark_conflicts(db: Database, settings: Settings, pull: Pull) -> Marked
     git_dir = present_path(settings.repositories_path, pull.repo_id)
     identity = Identity(settings.effective_author_name, settings.effective_author_email)
     async with changing_repository(db, pull.repo_id):
+        # The wait may have taken a minute.
+        check_open(await get_pull(db, pull.organization, pull.repo, pull.number))
         tips = await find_tips(git_dir, pull)
         try:
             await merged_tree(git_dir, tips.head, tips.base)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.git.process import GitError
-from agentjobs.local_git.repositories import collect_garbage, pack_refs, remove_stale_locks
+from agentjobs.local_git.repositories import collect_garbage, pack_refs, remove_leftovers
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 
@@ -17,8 +17,8 @@ async def tidy_repositories(db: Database, root: Path) -> None:
     for git_dir in sorted(root.glob("[!.]*.git")):
         try:
             async with changing_repository(db, git_dir.name.removesuffix(".git")):
-                for name in await asyncio.to_thread(remove_stale_locks, git_dir):
-                    _log.warning("removed the stale lock %s of %s", name, git_dir.name)
+                for name in await asyncio.to_thread(remove_leftovers, git_dir):
+                    _log.warning("removed %s of %s, which a killed git left", name, git_dir.name)
                 await pack_refs(git_dir)
             await collect_garbage(git_dir)
         except (GitError, Problem) as error:

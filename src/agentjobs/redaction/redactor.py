@@ -1,14 +1,14 @@
-"""Redacts secrets in a stream of bytes: known values, and tokens in well-known formats.
+"""Redacts secrets in a stream of bytes: known values and their parts, and well-known tokens.
 
 The result does not depend on how the stream is split. At most a few dozen bytes are held back, and
 only while they could still become a secret.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from agentjobs.redaction.secret_forms import MIN_LENGTH, forms_of
+from agentjobs.redaction.secret_forms import FRAGMENT_LENGTH, MIN_LENGTH, forms_of, fragments_of
 from agentjobs.redaction.token_patterns import TOKEN_FORMATS, TokenFormat
 
 REDACTED = b"[redacted]"
@@ -16,6 +16,9 @@ REDACTED = b"[redacted]"
 _MAX_HEAD_BYTES = 64
 _MAX_TERMINATED_BYTES = 16 * 1024
 _MAX_TERMINATOR_BYTES = 64
+# Every fragment contains an aligned word of 8 bytes, whether words are counted from 0 or from 4.
+_WORD_BYTES = 8
+_WORD_STEP = FRAGMENT_LENGTH - _WORD_BYTES + 1
 _MARKS = tuple((mark, each.lead) for each in TOKEN_FORMATS for mark in each.marks)
 _MAX_FORMAT_BYTES = max(each.max_bytes for each in TOKEN_FORMATS)
 _BEGINNINGS = re.compile(
@@ -29,6 +32,9 @@ _UNFINISHED = re.compile(rb"(?:" + b"|".join(each.unfinished for each in TOKEN_F
 class Redactor:
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._rests: dict[bytes, set[bytes]] = {}
+        self._fragments: dict[bytes, list[tuple[bytes, int]]] = {}
+        self._words: set[int] = set()
+        self._parts: set[bytes] = set()
         self._before = b""
         self._held = b""
         self._dropping: _Drop | None = None
@@ -52,6 +58,13 @@ class Redactor:
         return text
 
     def _add_all(self, values: Iterable[str]) -> None:
+        values = tuple(values)
+        for part, offset in fragments_of(values):
+            end = offset + FRAGMENT_LENGTH
+            self._fragments.setdefault(part[offset:end], []).append((part, end))
+            if part not in self._parts:
+                self._parts.add(part)
+                self._words.update(*(_words(part, start) for start in range(_WORD_BYTES)))
         for form in forms_of(values):
             rests = self._rests.setdefault(form[:_MAX_HEAD_BYTES], set())
             rests.add(form[_MAX_HEAD_BYTES:])
@@ -97,7 +110,20 @@ class Redactor:
             while position >= 0:
                 positions.add(position - lead)
                 position = buffer.find(mark, position + 1)
+        for start in (at, at + _WORD_STEP):
+            positions.update(self._fragment_positions(buffer, start))
         return sorted(positions)
+
+    def _fragment_positions(self, buffer: bytes, start: int) -> Iterator[int]:
+        words = _words(buffer, start)
+        if self._words.isdisjoint(words):
+            return
+        for index, word in enumerate(words):
+            if word in self._words:
+                position = start + index * _WORD_BYTES
+                for at in range(max(position - _WORD_STEP + 1, 0), position + 1):
+                    if buffer[at : at + FRAGMENT_LENGTH] in self._fragments:
+                        yield at
 
     def _drop(self, buffer: bytes, at: int) -> int:
         """Skip what still belongs to the secret found last."""
@@ -114,15 +140,27 @@ class Redactor:
                 return _Secret(b"", position + len(head), _DropValue(self._rests[head]))
         match = _BEGINNINGS.match(buffer, position)
         if match is None:
-            return None
+            return self._fragment_at(buffer, position)
         index = int((match.lastgroup or "").removeprefix("format"))
         return _Secret(match["kept"] or b"", match.end(), _DropRun(TOKEN_FORMATS[index]))
+
+    def _fragment_at(self, buffer: bytes, position: int) -> "_Secret | None":
+        end = position + FRAGMENT_LENGTH
+        ends = self._fragments.get(buffer[position:end])
+        if ends is None:
+            return None
+        return _Secret(b"", end, _DropValue(part[offset:] for part, offset in ends))
 
     def _hold_from(self, buffer: bytes, at: int) -> int:
         """Where the rest of the buffer could be the beginning of a secret."""
         size = len(buffer)
         match = _UNFINISHED.search(buffer, max(at, size - _MAX_FORMAT_BYTES))
-        return self._value_from(buffer, at, match.start() if match else size)
+        end = match.start() if match else size
+        for start in range(max(at, size - FRAGMENT_LENGTH + 1), end):
+            if any(buffer[start:] in part for part in self._parts):
+                end = start
+                break
+        return self._value_from(buffer, at, end)
 
     def _cut_off_from(self, buffer: bytes, at: int) -> int:
         """Where a value begins that the stream ended in, if enough of it would be shown."""
@@ -191,6 +229,12 @@ class _DropRun:
         self._left -= end - at
         self._tail = recent[-_MAX_TERMINATOR_BYTES:]
         return end
+
+
+def _words(data: bytes, start: int) -> "memoryview[int]":
+    """Numbers of 8 bytes: comparing these to a set is many times faster than comparing slices."""
+    count = max(len(data) - start, 0) // _WORD_BYTES
+    return memoryview(data)[start : start + count * _WORD_BYTES].cast("Q")
 
 
 def _same_bytes(buffer: bytes, at: int, other: bytes) -> int:

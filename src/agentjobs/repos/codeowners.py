@@ -9,15 +9,14 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
 
-from agentjobs.git.blobs import blob_pieces, blob_sizes
-from agentjobs.git.process import git
-from agentjobs.git.trees import REGULAR, changes_between
+from agentjobs.git.trees import changes_between
+from agentjobs.repos.service_file_reader import InvalidServiceFile, read_service_file
 from agentjobs.workspace.patterns import Names, Pattern, fold_path
+from agentjobs.workspace.service_files import ServiceFile
 
 MAX_BYTES = 256 * 1024
 MAX_RULES = 2_000
@@ -27,9 +26,9 @@ MAX_PATH_PARTS = 64
 MAX_CPU_SECONDS = 2.0
 _RULES_PER_CLOCK_READ = 16
 
-_LOCATIONS = {
-    "github": (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS"),
-    "gitlab": ("CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS"),
+_FILES = {
+    "github": ServiceFile.GITHUB_CODE_OWNERS,
+    "gitlab": ServiceFile.GITLAB_CODE_OWNERS,
 }
 _SECTION = re.compile(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
 _OWNER = re.compile(r"@[A-Za-z0-9_][\w.-]*(?:/[\w.-]+)*")
@@ -55,7 +54,7 @@ async def find_change_owners(
     git_dir: Path, base: str, commit: str, platform: str, warn: Callable[[str], None]
 ) -> tuple[str, ...]:
     """Owners according to the base commit, as `@name` or `@owner/team`, largest share first."""
-    text = await _read(git_dir, base, _LOCATIONS.get(platform, ()))
+    text = await _read(git_dir, base, platform)
     if not text:
         return ()
     changes = await changes_between(git_dir, base, commit)
@@ -88,20 +87,14 @@ def find_owners(text: str, paths: Iterable[bytes]) -> tuple[str, ...]:
     return tuple(ordered[:MAX_OWNERS])
 
 
-async def _read(git_dir: Path, commit: str, locations: tuple[str, ...]) -> str:
-    if not locations:
+async def _read(git_dir: Path, commit: str, platform: str) -> str:
+    if platform not in _FILES:
         return ""
-    listing = await git("ls-tree", "-z", "--full-tree", commit, "--", *locations, git_dir=git_dir)
-    blobs = {}
-    for record in listing.stdout.decode("utf-8", "replace").split("\0"):
-        description, _, path = record.partition("\t")
-        if path and description.split(" ")[0] in REGULAR:
-            blobs[path] = description.split(" ")[2]
-    blob = next((blobs[location] for location in locations if location in blobs), None)
-    if blob is None or (await blob_sizes(git_dir, [blob]))[0] > MAX_BYTES:
+    try:
+        content = await read_service_file(git_dir, commit, _FILES[platform], MAX_BYTES)
+    except InvalidServiceFile:
         return ""
-    async with aclosing(blob_pieces(git_dir, [blob])) as pieces:
-        return b"".join([piece async for piece, _ in pieces]).decode("utf-8", "replace")
+    return (content or b"").decode("utf-8", "replace")
 
 
 def _rules(text: str) -> Iterator[_Rule]:

@@ -17,8 +17,9 @@ from agentjobs.repos.fixture_patterns import DEFAULT_FIXTURES
 from agentjobs.repos.toml_lines import find_line
 from agentjobs.workspace.patterns import parse_patterns
 from agentjobs.workspace.rules import format_paths
+from agentjobs.workspace.service_files import ServiceFile
 
-FILE_NAME = ".agentjobs.toml"
+(FILE_NAME,) = ServiceFile.CONFIGURATION.value
 MAX_BYTES = 64 * 1024
 MAX_ENTRIES = 100
 MAX_SECONDS = 7 * 86_400

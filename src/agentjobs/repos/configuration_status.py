@@ -13,10 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
-from agentjobs.git.blobs import blob_sizes
-from agentjobs.git.process import GitError, git
+from agentjobs.git.process import GitError
 from agentjobs.git.refs import HEADS, resolve
-from agentjobs.git.trees import REGULAR
 from agentjobs.local_git import repositories
 from agentjobs.problems import Problem
 from agentjobs.repos.configuration import (
@@ -30,6 +28,8 @@ from agentjobs.repos.configuration import (
     parse_configuration,
 )
 from agentjobs.repos.queries import RepoView
+from agentjobs.repos.service_file_reader import InvalidServiceFile, read_service_file
+from agentjobs.workspace.service_files import ServiceFile
 
 MAX_VALUES = 100
 MAX_ENTRIES = 50
@@ -87,16 +87,13 @@ async def configuration_status(root: Path, repo: RepoView) -> ConfigurationStatu
 
 
 async def _status(git_dir: Path, commit: str) -> ConfigurationStatus:
-    listing = await git("ls-tree", "-z", "--full-tree", commit, FILE_NAME, git_dir=git_dir)
-    if not listing.stdout:
+    try:
+        content = await read_service_file(git_dir, commit, ServiceFile.CONFIGURATION, MAX_BYTES)
+    except InvalidServiceFile as error:
+        return _error_status(commit, str(error))
+    if content is None:
         return ConfigurationStatus(commit=commit)
-    mode, _, object_id = listing.stdout.partition(b"\t")[0].decode("ascii").split(" ")
-    if mode not in REGULAR:
-        return _error_status(commit, "must be a regular file, not a symlink or submodule")
-    if (await blob_sizes(git_dir, [object_id]))[0] > MAX_BYTES:
-        return _error_status(commit, f"is larger than {MAX_BYTES // 1024} KiB")
-    content = await git("cat-file", "blob", object_id, git_dir=git_dir)
-    return await asyncio.to_thread(_check_content, commit, content.stdout)
+    return await asyncio.to_thread(_check_content, commit, content)
 
 
 def _check_content(commit: str, content: bytes) -> ConfigurationStatus:

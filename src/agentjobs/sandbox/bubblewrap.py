@@ -27,16 +27,20 @@ from agentjobs.sandbox.cgroup import Cgroups, delegation_command, find_delegatio
 from agentjobs.sandbox.cgroup_files import NotDelegated
 from agentjobs.sandbox.child import wait_despite_cancellation
 from agentjobs.sandbox.environment import environment_inside
+from agentjobs.sandbox.host_shortage import HostShortage, is_shortage, reports_shortage
 from agentjobs.sandbox.launch import Launch
 from agentjobs.sandbox.layers import LayerMounts, root_layer
+from agentjobs.sandbox.limits import NO_HOST_MEMORY
 from agentjobs.sandbox.prepared import PreparedSandbox, fixed_part_of
 from agentjobs.sandbox.process import installed_programs
 from agentjobs.sandbox.protocol import (
     BeforeStart,
+    HostExhausted,
     OnOutput,
     RootImage,
     SandboxError,
     SandboxInterrupted,
+    SandboxLost,
     SandboxReport,
     SandboxTask,
     SandboxUnavailable,
@@ -118,6 +122,25 @@ class BubblewrapSandbox:
     async def run(
         self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None = None
     ) -> SandboxReport:
+        uid, _ = self._identity(task.slot)
+        shortage = HostShortage(uid, task.limits.processes if self._is_root else 0)
+        try:
+            report = await self._run(task, on_output, before_start)
+        except SandboxError as error:
+            if _is_of_machine(error, task):
+                raise HostExhausted(str(error)) from error
+            raise
+        if report.exit_code:
+            loop, executor = asyncio.get_running_loop(), self._shared.limits_executor
+            exit_code = 0 if self._shared.cgroups is not None else report.exit_code
+            reason = await loop.run_in_executor(executor, shortage.reason, exit_code)
+            if reason is not None:
+                raise HostExhausted(reason)
+        return report
+
+    async def _run(
+        self, task: SandboxTask, on_output: OnOutput, before_start: BeforeStart | None
+    ) -> SandboxReport:
         commands = start_commands(task.argv, environment_inside(task))
         launch = self._take_prepared(task) or self._launch(task)
         try:
@@ -134,7 +157,11 @@ class BubblewrapSandbox:
         last_lines = launch.tail.last_lines()
         if not launch.is_started and launch.exit_code == -signal.SIGINT:
             raise SandboxInterrupted("Ctrl-C stopped the sandbox while it started")
+        if launch.exceeded == NO_HOST_MEMORY:
+            raise HostExhausted(NO_HOST_MEMORY)
         if ended and launch.exceeded is None and not launch.exited_normally:
+            if (launch.exit_code or 0) < 0:
+                raise SandboxLost("another process killed the sandbox")
             raise SandboxError(_start_failure(task, last_lines))
         exited = ended and launch.exceeded is None
         return SandboxReport(
@@ -273,7 +300,15 @@ def _start_failure(task: SandboxTask, message: str) -> str:
             f"the image has no {_IMAGE_SHELL} that runs on this machine ({message}): use an image "
             "with a shell, made for this architecture"
         )
-    return message or "the sandbox was killed by another process"
+    return message or "bwrap ended without a reason"
+
+
+def _is_of_machine(error: SandboxError, task: SandboxTask) -> bool:
+    if isinstance(error, SandboxLost):
+        return False
+    # What the shell of an image writes is not believed.
+    is_reported = root_layer(task) is None and reports_shortage(str(error))
+    return is_reported or (error.__cause__ is not None and is_shortage(error.__cause__))
 
 
 def _seccomp(*, all_memory_is_counted: bool, allows_setuid_bits: bool = False) -> bytes:

@@ -25,7 +25,7 @@ from agentjobs.sandbox.cgroup_files import (
     sandbox_name,
     write_number,
 )
-from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.limits import NO_HOST_MEMORY, Limits
 
 if TYPE_CHECKING:
     from agentjobs.sandbox.cgroup import Cgroup
@@ -38,6 +38,7 @@ _DEFAULT_SHARES = 1024
 _NO_QUOTA = -1
 _THIS_THREAD = 0
 _NANOSECONDS = 1_000_000_000
+_FULL_FRACTION = 0.9
 
 
 class CgroupV1:
@@ -93,7 +94,9 @@ class CgroupV1:
             self._lower_cpu_share()
         memory, cpu_time = self.directories[MEMORY], self.directories[CPU_TIME]
         if self._limits.memory_bytes and read_number(memory / "memory.oom_control", "oom_kill"):
-            return self._limits.memory_text
+            most = int((memory / "memory.max_usage_in_bytes").read_text())
+            is_own = most > self._limits.memory_bytes * _FULL_FRACTION
+            return self._limits.memory_text if is_own else NO_HOST_MEMORY
         used = int((cpu_time / "cpuacct.usage").read_text()) / _NANOSECONDS
         if self._limits.cpu_seconds and used >= self._limits.cpu_seconds:
             return self._limits.cpu_text

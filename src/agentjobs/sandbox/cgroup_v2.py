@@ -24,7 +24,7 @@ from agentjobs.sandbox.cgroup_files import (
     sandbox_name,
     write_number,
 )
-from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.limits import NO_HOST_MEMORY, Limits
 
 if TYPE_CHECKING:
     from agentjobs.sandbox.cgroup import Cgroup
@@ -81,8 +81,9 @@ class CgroupV2:
         if not self._has_low_share:
             self._has_low_share = True
             self._lower_cpu_share()
-        if self._limits.memory_bytes and read_number(self.path / "memory.events", "oom_kill"):
-            return self._limits.memory_text
+        events = self.path / "memory.events"
+        if self._limits.memory_bytes and read_number(events, "oom_kill"):
+            return self._limits.memory_text if read_number(events, "oom") else NO_HOST_MEMORY
         used = read_number(self.path / "cpu.stat", "usage_usec") / _MICROSECONDS
         if self._limits.cpu_seconds and used >= self._limits.cpu_seconds:
             return self._limits.cpu_text

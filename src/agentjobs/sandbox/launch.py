@@ -107,8 +107,9 @@ class Launch:
             await self._spawn(command)
         except SandboxError as error:
             self._error = error
-        except (OSError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             self._error = SandboxError(f"the sandbox did not start: {error}")
+            self._error.__cause__ = error
         else:
             try:
                 await self._wait_until_dead()

@@ -8,6 +8,8 @@ BLOCK_BYTES = 512
 # What a file costs besides its content, so that empty files count too.
 FILE_BYTES = 1024
 OOM_SCORE = "500"
+# Exceeded without reaching the limit of the sandbox: the kernel killed one of its processes.
+NO_HOST_MEMORY = "the machine has no memory left, and its kernel killed processes"
 # The watchdog counts all processes and reports the limit; the rlimit only ends one process.
 CPU_BACKSTOP_SECONDS = 2
 # Also bounds the descriptors that a user has in flight between processes, where nothing shows them.

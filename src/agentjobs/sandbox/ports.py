@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from agentjobs.sandbox import port_listener
 from agentjobs.sandbox.child import Child
 from agentjobs.sandbox.port_listener import BACKLOG, OPENED
-from agentjobs.sandbox.protocol import SandboxError, SandboxPort
+from agentjobs.sandbox.protocol import HostExhausted, SandboxError, SandboxPort
 
 OPEN_TIMEOUT_SECONDS = 10
 # The kernel passes at most this many descriptors in one message.
@@ -55,7 +55,7 @@ class SandboxPorts:
             self._stop_listener()
         except TimeoutError:
             await self.close()
-            raise SandboxError("the ports of the sandbox did not open in time") from None
+            raise HostExhausted("the ports of the sandbox did not open in time") from None
         except OSError as error:
             await self.close()
             raise SandboxError(f"the ports of the sandbox could not be opened: {error}") from error

@@ -181,6 +181,10 @@ class SandboxLost(SandboxError):
     """Something outside ended the sandbox, such as a node that failed: run the command again."""
 
 
+class HostExhausted(SandboxLost):
+    """The machine had no process, memory or descriptor left: run the command again later."""
+
+
 class ImageUnavailable(SandboxError):
     """The image of the task cannot be fetched or started; the message says why."""
 

@@ -69,7 +69,12 @@ class Watchdog:
         self._next = self._loop.call_later(seconds, self._measure)
 
     def _measure(self) -> None:
-        self._submitted = self._executor.submit(self._timed_measure)
+        try:
+            self._submitted = self._executor.submit(self._timed_measure)
+        except RuntimeError as error:
+            # The machine has no thread for it now. Unwatched, the agent would have no limits.
+            self._on_failure(error)
+            return
         self._measuring = asyncio.wrap_future(self._submitted, loop=self._loop)
         self._measuring.add_done_callback(self._on_measured)
 

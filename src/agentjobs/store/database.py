@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 
 from agentjobs.store.changes import Changes
+from agentjobs.store.contact import Contact
 
 Engine = Literal["sqlite", "postgresql"]
 P = ParamSpec("P")
@@ -106,6 +107,7 @@ class Database(Protocol):
     """An open store, bound to the event loop in which it was opened."""
 
     changes: Changes
+    contact: Contact
     # What waits for a shared transaction; see `grouping`.
     groups: dict[Any, Any]
 

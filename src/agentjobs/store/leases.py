@@ -8,9 +8,11 @@ Jobs and deliveries have fence numbers instead; they share `ClaimLost`.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from agentjobs.clock import SECOND_MS
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 
 T = TypeVar("T")
@@ -125,11 +127,8 @@ class HeldLease:
         self._until = until
 
     async def renew(self) -> bool:
-        """False if it was lost. It may outlast a short outage of the store."""
-        try:
-            until = await self._db.transact(self._lease.renew, self._until)
-        except StoreUnavailable:
-            return True
+        """False if it was lost."""
+        until = await self._db.transact(self._lease.renew, self._until)
         self._until = until or self._until
         return until is not None
 
@@ -165,16 +164,32 @@ class Lease:
 
 
 async def run_renewing(
-    work: Coroutine[Any, Any, T], renew: Callable[[], Awaitable[bool]], every_seconds: float
+    work: Coroutine[Any, Any, T],
+    renew: Callable[[], Awaitable[bool]],
+    every_seconds: float,
+    lease_ms: int,
 ) -> T:
-    """Return the result of the work. Cancel it and raise ClaimLost once `renew` returns False."""
+    """Return the result of the work. Cancel it and raise ClaimLost once `renew` returns False.
+
+    A lease outlasts a short outage of the store, but the work never outlasts the lease: a process
+    with another connection may have it by then.
+    """
     task = asyncio.create_task(work)
+    clock = asyncio.get_running_loop().time
+    ends_at = clock() + lease_ms / SECOND_MS
     try:
-        while not task.done():
-            await asyncio.wait({task}, timeout=every_seconds)
-            if not task.done() and not await renew():
+        while True:
+            await asyncio.wait({task}, timeout=min(every_seconds, ends_at - clock()))
+            if task.done():
+                return await task
+            began_at = clock()
+            with suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout_at(ends_at):
+                    if not await renew():
+                        raise ClaimLost
+                ends_at = began_at + lease_ms / SECOND_MS
+            if clock() >= ends_at:
                 raise ClaimLost
-        return await task
     finally:
         task.cancel()
         await asyncio.wait({task})

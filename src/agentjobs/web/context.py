@@ -80,7 +80,9 @@ class WebContext:
         self.rate_limiter = RateLimiter(
             self.settings.rate_limit_per_second, self.settings.rate_limit_burst
         )
-        self.git_slots = GitSlots(self.settings.git_concurrency)
+        self.git_slots = GitSlots(
+            self.settings.git_concurrency, self.settings.limit_git_cpu_seconds
+        )
         self.repositories = RepositoriesDirectory(self.db, self.settings)
         self.repositories_space = FreeSpace(
             self.settings.repositories_path, self.settings.disk_floor_mib

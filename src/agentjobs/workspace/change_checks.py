@@ -32,10 +32,14 @@ async def check_tree(stage: Stage, scan: TreeScan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Paths that the repository protects, and which of the service's own list an admin lifted."""
+    """Paths that the repository protects, and scripts that the service executes from it.
+
+    `lifted` are those which an admin excluded from the service's own list.
+    """
 
     added: tuple[Pattern, ...] = ()
     lifted: tuple[Pattern, ...] = ()
+    executed: tuple[Pattern, ...] = ()
 
 
 async def check_changes(
@@ -57,8 +61,9 @@ def _refuse(reason: str, paths: Sequence[bytes]) -> None:
 
 
 def _refuse_protected(paths: Sequence[bytes], protection: Protection) -> None:
+    by_service = protected_paths(paths, protection.lifted, protection.executed)
     for matches, remedy in (
-        (protected_paths(paths, protection.lifted), "`agentjobs repos lift` can allow it"),
+        (by_service, "`agentjobs repos lift` can allow it"),
         (paths_matching(paths, protection.added), "protected_paths in .agentjobs.toml names them"),
     ):
         if matches:

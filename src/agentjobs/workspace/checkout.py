@@ -31,7 +31,7 @@ from agentjobs.workspace.mirror import Mirrors, mark_damaged
 from agentjobs.workspace.removal import remove
 from agentjobs.workspace.session import Session
 from agentjobs.workspace.spares import Copy, Spares
-from agentjobs.workspace.template import Templates, build_template, read_size
+from agentjobs.workspace.template import Templates, build_template, move_template, read_size
 from agentjobs.workspace.threads import run_in_thread
 from agentjobs.workspace.tree_repair import repair_tree
 
@@ -214,8 +214,8 @@ class Workspaces:
 
     async def _build_and_copy(self, directory: Path, repo_id: str, commit: str) -> Copy | None:
         for _ in range(BUILD_ATTEMPTS):
-            await self._build(repo_id, commit)
-            built = await run_in_thread(self._copy, directory, repo_id, commit)
+            built = await self._build(directory, repo_id, commit)
+            built = built or await run_in_thread(self._copy, directory, repo_id, commit)
             if built is not None:
                 return built
         return None
@@ -264,22 +264,28 @@ class Workspaces:
                     remove(path)
             return repair_tree(copy.directory / "tree", template / "tree", copied_at_ns)
 
-    async def _build(self, repo_id: str, commit: str) -> None:
+    async def _build(self, directory: Path, repo_id: str, commit: str) -> Copy | None:
+        """Add a template, or return the only copy of a tree for which none is kept."""
         with self._templates.borrow(repo_id, commit) as template:
             if template is not None:
-                return
+                return None
+        mirror = self._mirrors.path(repo_id)
         scratch = self._session.new_directory()
         try:
-            await check_checkout_size(self._mirrors.path(repo_id), commit, self._limits)
-            await build_template(self._mirrors.path(repo_id), commit, scratch)
+            allowance = await check_checkout_size(mirror, commit, self._limits)
+            await build_template(mirror, commit, scratch, allowance.max_bytes)
+            if not allowance.is_kept:
+                size = await run_in_thread(move_template, scratch, directory)
+                return Copy(directory, repo_id, commit, size.entries, size.size_bytes)
             await run_in_thread(self._templates.add, repo_id, commit, scratch)
         except GitError as error:
-            if not error.is_lack_of_space:
+            if not (error.is_lack_of_space or error.is_at_limit):
                 # A mirror that cannot provide a commit it lists is damaged.
-                mark_damaged(self._mirrors.path(repo_id))
+                mark_damaged(mirror)
             raise RepoUnavailable(f"the commit cannot be checked out: {error.reason}") from None
         finally:
             await run_in_thread(remove, scratch)
+        return None
 
 
 def is_small(entries: int) -> bool:

@@ -55,6 +55,7 @@ class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
     committer: Identity
     protected: tuple[str, ...]
     lifted: tuple[str, ...]
+    executed: tuple[str, ...]
 
     @property
     def checkout(self) -> Checkout:
@@ -85,14 +86,15 @@ async def commit_changes(
     *,
     protected: Sequence[str] = (),
     lifted: Sequence[str] = (),
+    executed: Sequence[str] = (),
 ) -> str | None:
     """Commit the changes on top of the base commit, in the mirror; None if nothing changed.
 
     `protected` patterns come from the repository; `lifted` ones allow paths that the service
-    protects by default. The sandbox must be dead. Raises UnsafeChange, RepoUnavailable, and
-    ValueError for an invalid pattern.
+    protects by default, and `executed` are protected like these. The sandbox must be dead. Raises
+    UnsafeChange, RepoUnavailable, and ValueError for an invalid pattern.
     """
-    for patterns in (protected, lifted):
+    for patterns in (protected, lifted, executed):
         parse_patterns(patterns)
     request = CommitRequest(
         mirror=str(mirror),
@@ -106,6 +108,7 @@ async def commit_changes(
         committer=committer or author,
         protected=tuple(protected),
         lifted=tuple(lifted),
+        executed=tuple(executed),
     )
     if await _is_large(checkout):
         return await _commit_in_child(request)
@@ -180,7 +183,8 @@ async def _respond(request: CommitRequest) -> CommitResponse:
 
 async def _commit(request: CommitRequest) -> str | None:
     mirror, checkout = Path(request.mirror), request.checkout
-    protection = Protection(parse_patterns(request.protected), parse_patterns(request.lifted))
+    patterns = map(parse_patterns, (request.protected, request.lifted, request.executed))
+    protection = Protection(*patterns)
     try:
         async with open_stage(mirror, checkout, Path(request.stage)) as stage:
             scan = await run_in_thread(scan_tree, checkout.tree, checkout.copied_at_ns)

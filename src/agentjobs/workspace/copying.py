@@ -5,6 +5,7 @@ Handles small trees in this process, because starting a program would take longe
 # Copies tens of files in a millisecond or two: Path objects would double the time.
 # ruff: noqa: PTH101, PTH102, PTH104, PTH115, PTH116, PTH208, PTH211
 
+import contextlib
 import os
 import shutil
 import stat
@@ -52,11 +53,14 @@ def chown_tree(tree: Path, owner_uid: int, *, entries: int) -> None:
 
 
 def measure_tree(tree: Path) -> tuple[int, int]:
-    """Blocking: the number of entries and their bytes on disk."""
+    """Blocking: the number of entries and their bytes on disk; skips what vanishes meanwhile."""
     entries, blocks = 0, 0
     pending = [str(tree)]
     while pending:
-        with os.scandir(pending.pop()) as directory_entries:
+        with (
+            contextlib.suppress(FileNotFoundError),
+            os.scandir(pending.pop()) as directory_entries,
+        ):
             for entry in directory_entries:
                 entries += 1
                 blocks += entry.stat(follow_symlinks=False).st_blocks

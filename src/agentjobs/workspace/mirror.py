@@ -29,10 +29,10 @@ from agentjobs.workspace.threads import run_in_thread
 FETCH_TIMEOUT_SECONDS = 1_800
 INCOMING_PREFIX = "incoming-"
 DISCARDED_PREFIX = "discarded-"
-_INCOMING_PREFIX = "incoming-"
 DAMAGE_FILE = "damaged"
 UNUSED_OBJECTS_EXPIRE = "2.days.ago"
-UNUSED_SECONDS = 2 * 86_400
+# Longer than any fetch or commit takes.
+UNUSED_SECONDS = 2 * 3_600
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class Mirrors:
     async def _create(self, repo_id: str) -> None:
         """All of it or nothing: git refuses a directory that a killed `git init` left."""
         await self._delete(repo_id)
-        incoming = self._root / f"{_INCOMING_PREFIX}{repo_id}"
+        incoming = self._root / f"{INCOMING_PREFIX}{repo_id}"
         await run_in_thread(remove, incoming)
         await git("init", "--quiet", "--bare", "--template=", "--", str(incoming))
         incoming.rename(self.path(repo_id))
@@ -267,6 +267,6 @@ async def _collect_garbage(mirror: Path) -> None:
 
 
 def _remove_old_incoming(mirror: Path) -> None:
-    for path in mirror.glob(f"{INCOMING_PREFIX}*"):
+    for path in (*mirror.glob(f"{INCOMING_PREFIX}*"), *mirror.glob("objects/pack/tmp_*")):
         if path.stat().st_mtime < time.time() - UNUSED_SECONDS:
             remove(path)

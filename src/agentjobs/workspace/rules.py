@@ -5,16 +5,27 @@ from collections.abc import Iterable, Sequence
 from agentjobs.git.trees import GITLINK, Change
 from agentjobs.safe_text import escape_unprintable
 from agentjobs.workspace.patterns import Names, Pattern, fold_name, fold_path, parse_patterns
+from agentjobs.workspace.service_files import ServiceFile
 
-# CI definitions run with CI's secrets, and .agentjobs.toml decides what the next job may do.
+# CI definitions run with CI's secrets, and files of the service decide what the next job may do.
 PROTECTED_PATTERNS = (
     ".github/workflows/**",
     ".github/actions/**",
     ".gitea/**",
     ".forgejo/**",
     "/.gitlab-ci.yml",
+    ".gitlab/ci/**",
     "/bitbucket-pipelines.yml",
-    "/.agentjobs.toml",
+    ".buildkite/**",
+    ".circleci/**",
+    ".woodpecker/**",
+    "/.woodpecker.yml",
+    "/.drone.yml",
+    "/.travis.yml",
+    "/azure-pipelines.yml",
+    # Also what devcontainer.json names, such as scripts of setup.
+    ".devcontainer/**",
+    *sorted({f"/{path}" for file in ServiceFile for path in file.value}),
 )
 # Not patterns, because a directory of this name may contain anything.
 PROTECTED_FILES = frozenset({"jenkinsfile", "codeowners"})
@@ -38,9 +49,14 @@ def is_git_directory_name(name: bytes) -> bool:
     return fold_name(name).split(":")[0].rstrip(" .") in {".git", "git~1"}
 
 
-def protected_paths(paths: Iterable[bytes], lifted: Sequence[Pattern] = ()) -> list[bytes]:
-    """The paths that the service protects by default, except those an admin lifted."""
-    patterns = parse_patterns(PROTECTED_PATTERNS)
+def protected_paths(
+    paths: Iterable[bytes], lifted: Sequence[Pattern] = (), executed: Sequence[Pattern] = ()
+) -> list[bytes]:
+    """The paths that the service protects by default, except those an admin lifted.
+
+    `executed` are scripts that the service runs from this repository.
+    """
+    patterns = (*parse_patterns(PROTECTED_PATTERNS), *executed)
     return [
         path
         for path in paths

@@ -90,6 +90,8 @@ class Stage:
             relative = path.relative_to(self.objects)
             if path.is_file() and relative.parts[0] != "info":
                 _move(path, self.mirror / "objects" / relative)
+        # The cache measures the mirror again.
+        os.utime(self.mirror / "objects")
 
 
 def _move(path: Path, target: Path) -> None:

@@ -111,6 +111,13 @@ class Templates:
         return True
 
 
+def move_template(template: Path, directory: Path) -> Size:
+    """Blocking: use the template itself as a copy, on the same file system."""
+    for name in ("tree", "index"):
+        (template / name).rename(directory / name)
+    return read_size(template)
+
+
 def read_size(template: Path) -> Size:
     """Blocks for microseconds only, once it has been measured."""
     try:
@@ -131,7 +138,7 @@ def _by_last_use(directories: Iterable[Path]) -> list[Path]:
     return [directory for _, directory in sorted(by_use)]
 
 
-async def build_template(mirror: Path, commit: str, directory: Path) -> None:
+async def build_template(mirror: Path, commit: str, directory: Path, max_bytes: int) -> None:
     """Write the template of one commit into an empty directory."""
     tree = directory / "tree"
     git_dir = tree / ".git"
@@ -155,6 +162,8 @@ async def build_template(mirror: Path, commit: str, directory: Path) -> None:
         work_tree=tree,
         cwd=tree,
         timeout_seconds=BUILD_TIMEOUT_SECONDS,
+        # Attributes of the tree, such as an encoding, make files larger than their objects.
+        max_written_bytes=max_bytes,
     )
     await run_in_thread(_describe, directory)
 

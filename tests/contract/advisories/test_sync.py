@@ -244,7 +244,7 @@ async def test_work_whose_claim_is_lost_is_cancelled() -> None:
         return False
 
     with pytest.raises(ClaimLost):
-        await run_renewing(asyncio.Event().wait(), renew, 0.001)
+        await run_renewing(asyncio.Event().wait(), renew, 0.001, lease_ms=60_000)
 
 
 async def test_a_stopped_process_leaves_the_feed_due(harness: SyncHarness) -> None:

@@ -1,6 +1,7 @@
 """Changes to one repository run one after the other, whichever process makes them."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -8,6 +9,7 @@ from agentjobs.fleet import repository_lease
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import HeldLease, NamedLease
 
 
 async def test_changes_to_one_repository_are_serialized(database: Database) -> None:
@@ -53,6 +55,38 @@ async def test_a_wait_that_takes_too_long_is_answered(
             async with changing_repository(database, "repo_1"):
                 pass
     assert refused.value.code == "unavailable"
+
+
+async def test_a_change_stops_before_its_lease_ends_while_the_store_hangs(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(_: HeldLease) -> bool:
+        return await asyncio.Event().wait()
+
+    monkeypatch.setattr(repository_lease, "_RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(repository_lease, "_MAX_UNRENEWED_SECONDS", 0.05, raising=False)
+    monkeypatch.setattr(HeldLease, "renew", hang)
+    with pytest.raises(Problem) as stopped:
+        async with asyncio.timeout(30), changing_repository(database, "repo_1"):
+            await asyncio.Event().wait()
+    assert stopped.value.code == "unavailable"
+
+
+async def test_a_change_does_not_begin_if_its_lease_was_granted_too_late(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = NamedLease.claim
+
+    async def claim_late(lease: NamedLease, tx: Transaction) -> int | None:
+        until = await claim(lease, tx)
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + 13)
+        return until
+
+    monkeypatch.setattr(NamedLease, "claim", claim_late)
+    with pytest.raises(Problem) as stopped:
+        async with asyncio.timeout(30), changing_repository(database, "repo_1"):
+            await asyncio.Event().wait()
+    assert stopped.value.code == "unavailable"
 
 
 async def test_a_change_stops_when_its_lease_is_lost(

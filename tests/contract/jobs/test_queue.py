@@ -5,6 +5,7 @@ from collections import Counter
 from datetime import datetime, timedelta
 
 import asyncpg
+import msgspec
 import pytest
 
 from agentjobs.clock import DAY_MS, now_ms
@@ -25,7 +26,7 @@ from agentjobs.jobs.queue.leases import (
     renew,
     sign_off,
 )
-from agentjobs.jobs.queue.lost_claims import MAX_LOST_SANDBOXES
+from agentjobs.jobs.queue.lost_claims import MAX_LOST_SANDBOXES, MIN_EXHAUSTED_MS
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import get_job, list_jobs
@@ -529,6 +530,41 @@ async def test_a_lost_sandbox_requeues_a_job_without_an_attempt_up_to_a_limit(
     assert error is not None
     assert error.code == "sandbox_error"
     assert error.message.startswith("The sandbox was lost: the node failed. This was sandbox 20")
+
+
+async def test_a_worker_on_a_starved_machine_claims_with_a_longer_lease(
+    harness: JobHarness,
+) -> None:
+    await harness.job(await harness.organization())
+    claimer = Claimer(harness.context, "wrk_a")
+    claimer.extra_lease_seconds = 30.0
+    (job,) = await claimer.claim(AGENTS, 1)
+    query = "SELECT lease_expires_at FROM jobs WHERE id = :id"
+    row = await harness.db.fetch_one(query, id=job.id)
+    assert row is not None
+    lease_ms = (harness.context.settings.lease_seconds + 30) * 1_000
+    assert row["lease_expires_at"] - job.claimed_at == lease_ms
+    # It is not one from before the clock was set back.
+    assert await rescue_lost_jobs(harness.db, harness.context.settings) == []
+    assert await harness.db.fetch_one(query, id=job.id) == row
+
+
+async def test_a_job_for_which_machines_are_exhausted_is_requeued_for_an_hour(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    exhausted = LostSandbox(Failed("sandbox_error", "No processes."), is_host_exhausted=True)
+    for _ in range(MAX_LOST_SANDBOXES + 1):
+        claimed = await harness.claim()
+        await start_job(harness.db, claimed, BASE)
+        assert await finish_job(harness.db, claimed, exhausted)
+        job = await harness.view(caller, job_id)
+        assert (job.status, job.attempt) == ("queued", 0)
+    claimed = await harness.claim()
+    claimed = msgspec.structs.replace(claimed, created_at=claimed.created_at - MIN_EXHAUSTED_MS)
+    assert await finish_job(harness.db, claimed, exhausted)
+    assert (await harness.view(caller, job_id)).status == "failed"
 
 
 async def test_a_lost_sandbox_is_neither_a_lost_worker_nor_one_that_was_cut_off(

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from agentjobs.clock import DAY_MS
+from agentjobs.clock import DAY_MS, SECOND_MS
 from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.logs.chunks import read_chunks
@@ -62,6 +63,32 @@ async def test_a_worker_that_returned_before_the_rescue_was_not_lost(harness: Jo
         await renew(harness.db, WORKER, [], 10)
         await rescue_lost_jobs(harness.db, harness.context.settings)
     assert (await harness.view(caller, job_id)).status == "queued"
+
+
+async def test_a_job_fails_for_good_only_once_its_worker_had_time_to_report(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    job_id = await harness.job(caller)
+    settings = msgspec.structs.replace(harness.context.settings, lost_worker_retries=0)
+    lost = await harness.claim(WORKER.id)
+    await start_job(harness.db, lost, BASE)
+    await harness.db.transact(_expire_before, SECOND_MS)
+    assert await rescue_lost_jobs(harness.db, settings) == []
+    assert (await harness.view(caller, job_id)).status == "running"
+    # It is back, and has stopped the agent.
+    await renew(harness.db, WORKER, [], 10)
+    assert await rescue_lost_jobs(harness.db, settings) == [job_id]
+    assert (await harness.view(caller, job_id)).status == "queued"
+
+    await start_job(harness.db, await harness.claim("wrk_dead"), BASE)
+    await harness.db.transact(_expire_before, int(3 * settings.lease_seconds * SECOND_MS))
+    assert await rescue_lost_jobs(harness.db, settings) == [job_id]
+    assert await error_code(harness, caller, job_id) == "worker_lost"
+
+
+async def _expire_before(tx: Transaction, ago_ms: int) -> None:
+    await tx.execute("UPDATE jobs SET lease_expires_at = :at", at=await tx.clock_ms() - ago_ms)
 
 
 async def test_other_workers_do_not_return_for_a_lost_one(harness: JobHarness) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ import pytest
 
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.outcomes import Abandoned, Cancelled, Outcome
+from agentjobs.jobs.queue import leases
 from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
@@ -22,11 +24,12 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops import lease_loop
 from agentjobs.loops.lease_loop import LeaseLoop
 from agentjobs.settings import Settings
-from agentjobs.store.database import Transaction
+from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.store.opening import open_unchecked
 from agentjobs.store.postgresql.database import PostgresqlDatabase
 from tests.support.git_server import until
 from tests.support.jobs import AGENTS, JobHarness
+from tests.support.manual_clock import ManualClock
 
 BASE = "1" * 40
 
@@ -226,6 +229,52 @@ async def test_a_worker_that_lost_its_claims_reports_that_it_is_alive(
             row = await harness.db.fetch_one(query, id=lost.id)
             assert row is not None
     assert row["was_alive"]
+
+
+async def test_a_starved_worker_holds_its_leases_longer_until_it_is_healthy_again(
+    harness: JobHarness, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.job(await harness.organization())
+    job = await harness.claim()
+    jobs, clock, renew = Jobs([job]), ManualClock(), leases.renew
+    renewal_seconds, is_away = 4.0, False
+
+    async def slow_renew(*arguments: Any, **options: Any) -> leases.Renewal:
+        if is_away:
+            raise StoreUnavailable("away")
+        clock.now += renewal_seconds
+        return await renew(*arguments, **options)
+
+    monkeypatch.setattr(lease_loop, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(leases, "renew", slow_renew)
+
+    async def lease_reaches(first: float, last: float) -> None:
+        deadline = time.monotonic() + 60
+        while not first < await _lease_seconds(harness, job.id) <= last:
+            assert time.monotonic() < deadline, await _lease_seconds(harness, job.id)
+
+    async with renewing(harness, settings, jobs) as loop:
+        # Eight renewals fit into 32 seconds.
+        await lease_reaches(settings.lease_seconds + 8, 33)
+        is_away = True
+        # The lease of the settings would have expired, but not the one that was written.
+        failed, clock.now = loop.failed_renewals, clock.now + settings.lease_seconds
+        await until(lambda: loop.failed_renewals > failed + 1)
+        assert jobs.stopped == {}
+        is_away, renewal_seconds = False, 0.0
+        await lease_reaches(0, settings.lease_seconds)
+        is_away = True
+        clock.now += settings.lease_seconds
+        await until(lambda: isinstance(jobs.stopped.get(job.claim), Abandoned))
+
+
+async def _lease_seconds(harness: JobHarness, job_id: str) -> float:
+    row = await harness.db.fetch_one(
+        "SELECT j.lease_expires_at - w.heartbeat_at AS lease FROM jobs j"
+        " JOIN workers w ON w.id = j.lease_owner WHERE j.id = :id",
+        id=job_id,
+    )
+    return 0.0 if row is None else row["lease"] / 1_000
 
 
 async def _take_away(tx: Transaction, job_id: str) -> None:

@@ -15,9 +15,18 @@ from agentjobs.organizations.invitations import (
     list_invitations,
     revoke_invitation,
 )
-from agentjobs.organizations.memberships import list_members, memberships_of
+from agentjobs.organizations.memberships import (
+    add_member,
+    list_members,
+    memberships_of,
+    remove_member,
+    set_role,
+)
+from agentjobs.organizations.operators import add_operator, remove_operator
+from agentjobs.organizations.removal import close_organization
 from agentjobs.organizations.sessions import find_viewer
 from agentjobs.organizations.sign_in import sign_in_with_password
+from agentjobs.organizations.throttle import MAX_PER_PAIR, Attempt, count_attempt
 from agentjobs.organizations.users import User, create_user, find_user
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database
@@ -45,7 +54,7 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_new_user_accepts_an_invitation_and_signs_in(database: Database) -> None:
     acme = await organization(database, "acme")
-    with acting_as(Actor("user", "Root", "usr_root", "192.0.2.1")):
+    with acting_as(Actor("operator", "Root")):
         invitation, token = await invite(database, acme, " Ada@Example.com", "viewer")
     assert token.startswith("aji_")
     assert token not in await stored_text(database, "invitations", "audit_log")
@@ -138,6 +147,76 @@ async def test_an_invitation_expires_after_seven_days(database: Database) -> Non
     assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
     assert await problem_of(accept_invitation(database, token, ada)) == "invitation_not_valid"
     assert await list_invitations(database, acme) == []
+
+
+async def test_many_requests_with_one_invitation_do_not_keep_the_hashing_of_passwords_busy(
+    database: Database,
+) -> None:
+    acme = await organization(database, "acme")
+    _, token = await invite(database, acme, "ada@example.com", "viewer")
+    with acting_as(Actor("service", "agentjobs", address="192.0.2.1")):
+        for _ in range(MAX_PER_PAIR):
+            await count_attempt(database, Attempt(token, "192.0.2.1"))
+        accepting = accept_as_new_user(database, token, name="", password=PASSWORD)
+        assert await problem_of(accepting) == "too_many_attempts"
+    with acting_as(Actor("service", "agentjobs", address="198.51.100.1")):
+        user = await accept_as_new_user(database, token, name="", password=PASSWORD)
+    assert user.email == "ada@example.com"
+
+
+@pytest.mark.parametrize("ending", ["demoted", "removed", "deleted"])
+async def test_an_invitation_ends_with_the_rights_of_the_admin_who_sent_it(
+    database: Database, ending: str
+) -> None:
+    acme, other = await organization(database, "acme"), await organization(database, "other")
+    admin = await member(database, acme, "admin@example.com", "admin")
+    ada = await create_user(database, "ada@example.com")
+    await member(database, acme, "second@example.com", "admin")
+    # An admin of another organization has no say in this one.
+    await member(database, other, admin.email, "admin")
+    with acting_as(Actor("user", "Admin", admin.id)):
+        invitation, token = await invite(database, acme, ada.email, "admin")
+        assert invitation.invited_by == admin.email
+    assert await find_invitation(database, token) == invitation
+    if ending == "demoted":
+        await set_role(database, acme, admin.id, "member")
+    else:
+        await remove_member(database, acme, admin.id)
+    if ending == "deleted":
+        await close_organization(database, other)
+    assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
+    assert await problem_of(accept_invitation(database, token, ada)) == "invitation_not_valid"
+    assert await list_invitations(database, acme) == []
+    assert await memberships_of(database, ada.id) == []
+    with acting_as(Actor("user", "Admin", admin.id)):
+        # Their request was authorized a moment before.
+        refused = invite(database, acme, "accomplice@example.com", "admin")
+        assert await problem_of(refused) == "not_admin"
+
+
+async def test_an_invitation_of_an_operator_is_valid_while_they_are_one(
+    database: Database,
+) -> None:
+    acme = await organization(database, "acme")
+    operator = await create_user(database, "operator@example.com")
+    await add_operator(database, operator)
+    with acting_as(Actor("operator", "Operator", operator.id)):
+        _, token = await invite(database, acme, "ada@example.com", "admin")
+    assert (await find_invitation(database, token)).invited_by == operator.email
+    await remove_operator(database, operator)
+    assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
+
+
+async def test_an_invitation_from_before_does_not_let_a_removed_member_join_again(
+    database: Database,
+) -> None:
+    acme = await organization(database, "acme")
+    ada = await create_user(database, "ada@example.com")
+    _, token = await invite(database, acme, ada.email, "admin")
+    await add_member(database, acme, ada.id, "viewer")
+    await remove_member(database, acme, ada.id)
+    assert await problem_of(accept_invitation(database, token, ada)) == "invitation_not_valid"
+    assert await memberships_of(database, ada.id) == []
 
 
 async def test_members_the_operator_and_invalid_addresses_are_not_invited(

@@ -136,6 +136,15 @@ async def test_imports_left_running_by_a_killed_service_are_marked_as_failed(
     }
 
 
+async def test_no_import_fails_while_its_process_may_have_been_cut_off(
+    database: Database, acme: Organization
+) -> None:
+    view = await begin(database, acme, 1)
+    await database.transact(_end_leases)
+    assert await database.transact(rows.fail_abandoned, lambda: False) == []
+    assert await rows.find_state(database, view.id) == "running"
+
+
 async def test_a_renewed_import_outlasts_its_first_lease_unless_it_was_cancelled(
     database: Database, acme: Organization
 ) -> None:

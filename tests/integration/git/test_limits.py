@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.git.limits import GitLimits, set_git_limits
-from agentjobs.git.process import GitError, git
+from agentjobs.git.process import GitError, git, open_git, stop_git
 from tests.support.git_bombs import delta_bomb_pack
 from tests.support.workspace import run_git
 
@@ -58,3 +58,11 @@ async def test_children_of_git_inherit_the_limits(repository: Path) -> None:
     assert f"Max data size             {200 * MIB}" in limits
     assert "Max cpu time              77" in limits
     assert "Max core file size        0" in limits
+
+
+async def test_the_cpu_time_of_git_and_its_children_is_known_at_its_end(repository: Path) -> None:
+    spin = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    process = await open_git("-c", f"alias.spin=!{spin}", "spin", git_dir=repository)
+    await process.wait()
+    await stop_git(process)
+    assert process.cpu_seconds > 0.02

@@ -1,12 +1,17 @@
 """Branches of finished work are removed, and those that somebody needs stay."""
 
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from agentjobs.clock import now_ms
+from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.local_git.branches import BranchRemoval, JobBranch
+from agentjobs.pulls import branches
 from agentjobs.pulls.branches import (
     BranchPull,
     BranchUse,
@@ -98,6 +103,48 @@ async def test_a_branch_that_a_job_works_on_stays(platform: Platform, status: st
     assert await _sweep(platform) == set()
 
 
+async def test_the_branch_of_a_job_that_was_cancelled_after_its_push_is_removed_soon(
+    platform: Platform,
+) -> None:
+    await platform.job_credential(BRANCH)
+    job = await platform.db.fetch_one("SELECT id FROM jobs")
+    assert job is not None
+    platform.propose(BRANCH, {"a": "1"}, f"Change\n\nJob: {job['id']}\n")
+    root = platform.settings.repositories_path
+    await sweep_branches(platform.db, root, only_cancelled=True)
+    assert _branches(platform) == {BRANCH}
+
+    async def cancel(tx: Transaction, completed_at: int) -> None:
+        await tx.execute(
+            "UPDATE jobs SET status = 'cancelled', lease_owner = NULL, completed_at = :at",
+            at=completed_at,
+        )
+
+    await platform.db.transact(cancel, 1)
+    await sweep_branches(platform.db, root, only_cancelled=True)
+    # The sweep of all repositories has had its turn since.
+    assert _branches(platform) == {BRANCH}
+    await platform.db.transact(cancel, now_ms())
+    await sweep_branches(platform.db, root, only_cancelled=True)
+    assert _branches(platform) == set()
+
+
+async def test_a_branch_stays_if_a_job_was_created_for_it_while_its_removal_waited(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = await platform.open_pull(BRANCH, {"a": "1"})
+    await close_pull(platform.db, *HERE, number)
+
+    @asynccontextmanager
+    async def wait(db: Database, repo_id: str) -> AsyncIterator[None]:
+        async with changing_repository(db, repo_id):
+            await platform.job_credential(BRANCH, status="queued")
+            yield
+
+    monkeypatch.setattr(branches, "changing_repository", wait)
+    assert await _sweep(platform) == {BRANCH}
+
+
 async def test_a_branch_that_was_pushed_to_after_the_merge_stays(platform: Platform) -> None:
     number = await platform.open_pull(BRANCH, {"a": "1"})
     settings = msgspec.structs.replace(platform.settings, delete_branches=False)
@@ -124,6 +171,23 @@ async def test_maintenance_removes_locks_that_a_killed_git_left_behind(platform:
     assert not stale.exists()
     assert fresh.exists()
     assert BRANCH in (platform.git_dir / "packed-refs").read_text()
+
+
+async def test_maintenance_removes_unfinished_packs_of_a_killed_push(platform: Platform) -> None:
+    objects = platform.git_dir / "objects"
+    stale, fresh = objects / "tmp_objdir-incoming-stale", objects / "tmp_objdir-incoming-fresh"
+    pack = objects / "pack" / "tmp_pack_stale"
+    for quarantine in (stale, fresh):
+        (quarantine / "pack").mkdir(parents=True)
+        (quarantine / "pack" / "tmp_pack_x").write_bytes(b"PACK")
+    pack.parent.mkdir(exist_ok=True)
+    pack.write_bytes(b"PACK")
+    for path in (stale, pack):
+        os.utime(path, (0, 0))
+    await tidy_repositories(platform.db, platform.settings.repositories_path)
+    assert not stale.exists()
+    assert not pack.exists()
+    assert fresh.exists()
 
 
 def test_a_branch_that_an_open_pull_request_is_based_on_stays() -> None:

@@ -13,7 +13,7 @@ from agentjobs.pulls.comparison import find_tips
 from agentjobs.pulls.conflicts import mark_conflicts, remove_marks
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.merge_check import check_merge
-from agentjobs.pulls.pulls import get_pull
+from agentjobs.pulls.pulls import close_pull, get_pull
 from agentjobs.store.database import Database
 from tests.support.git_commands import git_output
 from tests.support.local_repository import Platform, make_platform
@@ -76,6 +76,23 @@ async def test_a_merge_that_waited_for_the_marks_is_refused(
     with pytest.raises(Problem, match="is a draft"):
         await merge_pull(platform.db, platform.settings, *HERE, 2)
     assert git_output("rev-parse", "main", cwd=platform.git_dir) == main
+
+
+async def test_a_pull_request_that_was_closed_during_the_wait_gets_no_marks(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await get_pull(platform.db, *HERE, 2)
+
+    @asynccontextmanager
+    async def wait_for_close(db: Database, repo_id: str) -> AsyncIterator[None]:
+        await close_pull(platform.db, *HERE, 2)
+        async with changing_repository(db, repo_id):
+            yield
+
+    monkeypatch.setattr("agentjobs.pulls.conflicts.changing_repository", wait_for_close)
+    with pytest.raises(Problem):
+        await mark_conflicts(platform.db, platform.settings, before)
+    assert platform.head("agentjobs/two") == before.head_commit
 
 
 async def test_it_is_a_draft_before_the_branch_has_marks(

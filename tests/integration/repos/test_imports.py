@@ -24,6 +24,7 @@ from agentjobs.repos.imports.progress import MinTransferRate
 from agentjobs.repos.imports.rows import ImportView, list_imports
 from agentjobs.repos.queries import find_repo, list_repos
 from agentjobs.settings import Settings, load
+from agentjobs.store.contact import Contact
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_database
 from tests.support.git_commands import git_output, make_repository
@@ -95,8 +96,12 @@ def origin(tmp_path: Path) -> Iterator[HttpsOrigin]:
 
 
 @pytest.fixture
-async def setup(sqlite_url: str, origin: HttpsOrigin, tmp_path: Path) -> AsyncIterator[Setup]:
+async def setup(
+    sqlite_url: str, origin: HttpsOrigin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Setup]:
     db = await open_database(sqlite_url, migrate=False)
+    # As in a process that started long ago.
+    monkeypatch.setattr(Contact, "has_lasted", lambda *_: True)
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path / "data")})
     acme = await create_organization(db, Plans(settings.plans), "acme", "enterprise")
     yield Setup(db, settings, acme, origin)

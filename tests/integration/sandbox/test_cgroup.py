@@ -23,7 +23,7 @@ from agentjobs.sandbox.cgroup_v1 import CgroupsV1, find_delegated_cgroups
 from agentjobs.sandbox.cgroup_v1 import claim as claim_v1
 from agentjobs.sandbox.cgroup_v2 import CgroupsV2, find_delegated_cgroup
 from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import SandboxError
+from agentjobs.sandbox.protocol import HostExhausted, SandboxError
 from tests.support.memory_programs import IS_REFUSED, PREFIX, SEMAPHORES
 from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unused_uid_base
 
@@ -181,6 +181,28 @@ async def test_memory_that_no_process_owns_is_limited_by_v1(
     )
     assert (report.exit_code, report.exceeded) == (None, "64 MiB of memory")
     assert leftovers(cgroups_v1) == []
+
+
+async def test_memory_that_the_machine_lacks_is_not_the_agents_in_v1(
+    cgroups_v1: CgroupsV1 | None, tmp_path: Path
+) -> None:
+    if cgroups_v1 is None:
+        pytest.skip("this machine has no cgroup v1 to divide")
+    root = cgroups_v1.directories["memory"]
+    machine = root / f"agentjobs-test-{os.getpid()}"
+    machine.mkdir()
+    (machine / "memory.limit_in_bytes").write_text(f"{48 * 1024**2}\n")
+    cgroups = CgroupsV1({**cgroups_v1.directories, "memory": machine})
+    sandbox = BubblewrapSandbox(unused_uid_base(), cgroups)
+    hoard = (sys.executable, "-c", "hoard = b'x' * 200_000_000")
+    try:
+        with pytest.raises(HostExhausted, match="the machine has no memory left"):
+            await SandboxHarness(sandbox, tmp_path).run(*hoard, read_only=python_files())
+    finally:
+        # The thread that starts sandboxes stays in the cgroup of the service.
+        spawning = sandbox._shared.spawn_executor
+        spawning.submit((root / "tasks").write_text, "0\n").result()
+        machine.rmdir()
 
 
 async def test_memory_of_the_kernel_is_limited_by_v1(

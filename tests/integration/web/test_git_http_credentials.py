@@ -1,15 +1,20 @@
 """Permissions over git and what a push records, on both database engines."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.pulls.pulls import get_pull
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
+from agentjobs.web.git import routes
 from agentjobs.workspace.errors import PushRejected
 from agentjobs.workspace.mirror import Mirrors
 from agentjobs.workspace.publish import branch_head, push
@@ -89,6 +94,66 @@ async def test_the_credential_of_a_finished_job_is_refused(
     process = await server.git("ls-remote", server.repository(credential))
     assert process.exit_code != 0
     assert "Authentication failed" in process.output
+
+
+async def _cancel(tx: Transaction) -> None:
+    await tx.execute("UPDATE jobs SET status = 'cancelled', lease_owner = NULL")
+
+
+async def _request_cancel(tx: Transaction) -> None:
+    await tx.execute("UPDATE jobs SET cancel_requested_at = 1")
+
+
+async def _take_over(tx: Transaction) -> None:
+    await tx.execute("UPDATE jobs SET fence = fence + 1, credential_hash = NULL")
+
+
+async def _revoke_keys(tx: Transaction) -> None:
+    await tx.execute("UPDATE api_keys SET revoked_at = 1")
+    await tx.invalidate("keys")
+
+
+async def _disconnect(tx: Transaction) -> None:
+    await tx.execute("UPDATE repos SET disconnected_at = 1")
+    await tx.invalidate("repos")
+
+
+@pytest.mark.parametrize(
+    ("end", "is_job"),
+    [
+        (_cancel, True),
+        (_request_cancel, True),
+        (_take_over, True),
+        (_revoke_keys, False),
+        (_disconnect, False),
+    ],
+)
+async def test_a_push_that_is_no_longer_allowed_after_its_wait_changes_nothing(
+    server: GitServer,
+    monkeypatch: pytest.MonkeyPatch,
+    end: Callable[[Transaction], Coroutine[Any, Any, None]],
+    *,
+    is_job: bool,
+) -> None:
+    platform = server.platform
+    token = await (platform.job_credential(BRANCH) if is_job else platform.key(git_write=True))
+    clone = await server.clone(token)
+    commit = commit_files(clone, {"new.txt": "1"}, "work")
+    is_waiting = asyncio.Event()
+
+    def announce_wait(db: Database, repo_id: str) -> AbstractAsyncContextManager[None]:
+        is_waiting.set()
+        return changing_repository(db, repo_id)
+
+    monkeypatch.setattr(routes, "changing_repository", announce_wait)
+    async with changing_repository(platform.db, platform.repo.repo_id):
+        push = asyncio.create_task(
+            server.git("push", "origin", f"{commit}:refs/heads/{BRANCH}", cwd=clone)
+        )
+        await is_waiting.wait()
+        await platform.db.transact(end)
+    assert (await push).exit_code != 0
+    assert BRANCH not in git_output("branch", "--list", cwd=platform.git_dir)
 
 
 async def test_a_job_sees_no_other_repository(server: GitServer) -> None:

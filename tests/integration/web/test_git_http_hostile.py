@@ -15,6 +15,7 @@ import pytest
 from agentjobs.git.limits import GitLimits, set_git_limits
 from agentjobs.problems import Problem
 from agentjobs.store.opening import open_database
+from agentjobs.web.git import backend
 from agentjobs.web.git.backend import MAX_NEGOTIATION_BYTES
 from agentjobs.web.git.push_commands import MAX_OPENING_BYTES, pkt_line
 from agentjobs.web.git.slots import MAX_WAITING_PER_SLOT, GitSlots
@@ -298,6 +299,60 @@ async def test_a_push_that_expands_to_gigabytes_is_refused(client: httpx.AsyncCl
         set_git_limits(GitLimits())
     assert response.status_code == 200
     assert b"ng refs/heads/bomb unpacker error" in response.content
+
+
+async def test_the_cpu_time_of_a_push_depends_on_its_size(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged: list[float] = []
+    monkeypatch.setattr(backend, "_MIN_CPU_SECONDS", 1, raising=False)
+    monkeypatch.setattr(
+        GitSlots, "charge", lambda _, __, seconds: charged.append(seconds), raising=False
+    )
+    pack = delta_bomb_pack(objects=100, object_bytes=64 * 1024**2)
+    body = update(b"refs/heads/bomb", b"\0report-status") + b"0000" + pack
+    response = await client.post(
+        HERE + "/git-receive-pack", headers=RECEIVE, content=body, timeout=300
+    )
+    assert b"unpack index-pack abnormal exit" in response.content
+    await until(lambda: charged)
+    assert 0.5 < sum(charged) < 3
+
+
+async def test_a_push_stays_packed(server: GitServer) -> None:
+    key = await server.platform.key(git_write=True)
+    clone = await server.clone(key)
+    loose = git_output("count-objects", cwd=server.platform.git_dir)
+    commit_files(clone, {"new.txt": "new"}, "new")
+    assert (await server.git("push", "origin", "main", cwd=clone)).exit_code == 0
+    assert git_output("count-objects", cwd=server.platform.git_dir) == loose
+
+
+async def test_an_organization_that_used_its_cpu_time_waits() -> None:
+    slots = GitSlots(4, 10)
+    slots.charge("busy", 10)
+    slots.check_cpu_time("busy")
+    slots.charge("busy", 3)
+    with pytest.raises(Problem, match="more CPU time than limit_git_cpu_seconds") as caught:
+        slots.check_cpu_time("busy")
+    assert caught.value.retry_after_seconds == 3
+    slots.check_cpu_time("other")
+
+
+async def test_cpu_time_is_granted_again_after_a_while() -> None:
+    slots = GitSlots(400, 10)
+    slots.charge("busy", 11)
+    with pytest.raises(Problem):
+        slots.check_cpu_time("busy")
+
+    def is_granted() -> bool:
+        try:
+            slots.check_cpu_time("busy")
+        except Problem:
+            return False
+        return True
+
+    await until(is_granted)
 
 
 async def test_one_organization_runs_a_limited_number_of_git_processes() -> None:

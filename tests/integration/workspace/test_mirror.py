@@ -1,7 +1,10 @@
 """Mirrors: when they fetch, what they return, and how damaged ones are replaced."""
 
 import asyncio
+import os
 import shutil
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,9 +68,17 @@ async def test_a_mirror_whose_creation_was_killed_is_created_again(
     assert await harness.head() == harness.origin.head("main")
 
 
+def unpack_objects(mirror: Path) -> None:
+    (pack,) = (mirror / "objects" / "pack").glob("*.pack")
+    content = pack.read_bytes()
+    shutil.rmtree(pack.parent)
+    subprocess.run(["git", "unpack-objects", "-q"], cwd=mirror, input=content, check=True)
+
+
 async def test_a_commit_of_a_killed_fetch_is_fetched_again(harness: WorkspaceHarness) -> None:
     head = await harness.head()
-    # The ref is written last. Objects come one after the other.
+    # The ref is written last. Earlier versions stored objects one after the other.
+    unpack_objects(harness.mirror)
     for ref in run_git(harness.mirror, "for-each-ref", "--format=%(refname)").split():
         run_git(harness.mirror, "update-ref", "-d", ref)
     (blob, *_) = run_git(harness.mirror, "ls-tree", "--object-only", "-r", head).split()
@@ -203,10 +214,18 @@ async def test_leftovers_of_a_killed_fetch_do_not_block_the_next(harness: Worksp
     assert await harness.head() == second
 
 
-async def test_garbage_collection_keeps_what_branches_need(harness: WorkspaceHarness) -> None:
+async def test_garbage_collection_removes_leftovers_and_keeps_what_branches_need(
+    harness: WorkspaceHarness,
+) -> None:
     head = await harness.head()
-    (harness.mirror / "incoming-new").mkdir()
+    leftovers = [harness.mirror / "incoming-old", harness.mirror / "objects/pack/tmp_pack_old"]
+    for path in (harness.mirror / "incoming-new", *leftovers):
+        path.mkdir()
+    for path in leftovers:
+        hours_ago = time.time() - 3 * 3_600
+        os.utime(path, (hours_ago, hours_ago))
     await harness.mirrors.collect_garbage()
+    assert not any(path.exists() for path in leftovers)
     assert run_git(harness.mirror, "fsck", "--full") == ""
     fetched = await harness.mirrors.fetch_commit(
         REPO, harness.remote, branch="main", known_head=head
@@ -219,3 +238,20 @@ def test_an_identifier_that_would_leave_the_directory_is_refused(harness: Worksp
     for repo_id in ("../x", "", "a/b", ".hidden"):
         with pytest.raises(ValueError, match="not a repository id"):
             harness.mirrors.path(repo_id)
+
+
+async def test_a_fetch_stays_packed(harness: WorkspaceHarness) -> None:
+    await harness.head()
+    assert run_git(harness.mirror, "count-objects") == "0 objects, 0 kilobytes"
+
+
+async def test_the_size_of_a_mirror_includes_the_objects_of_jobs(harness: WorkspaceHarness) -> None:
+    await harness.head()
+    for number in range(256):
+        (harness.mirror / "objects" / f"{number:02x}").mkdir(exist_ok=True)
+    async with harness.checkout() as checkout:
+        (before,) = await harness.mirrors.items()
+        (checkout.tree / "random.bin").write_bytes(os.urandom(500_000))
+        assert await harness.commit(checkout) is not None
+    (after,) = await harness.mirrors.items()
+    assert after.size_bytes - before.size_bytes > 500_000

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.forges.http.responses import ApiError
 from agentjobs.forges.protocol import ForgeError, ForgeFault
-from agentjobs.git.process import GitError
+from agentjobs.git.process import GitError, GitTimeout
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.outcomes import (
     Abandoned,
@@ -31,6 +32,7 @@ from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.pulls.finished_branches import record_finished_branch
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.sandbox.protocol import (
+    HostExhausted,
     ImageUnavailable,
     SandboxInterrupted,
     SandboxLost,
@@ -133,6 +135,54 @@ def test_a_full_disk_is_not_the_jobs_fault(error: Exception) -> None:
     assert isinstance(result, DiskFull)
     assert result.failure.message.startswith("The disk of the worker is full: ")
     assert result.max_attempts == 3
+
+
+def _wrapped(error: Exception) -> Exception:
+    """As the mirror raises it."""
+    try:
+        try:
+            raise error
+        except GitError:
+            raise RepoUnavailable("the repository cannot be fetched") from None
+    except RepoUnavailable as outer:
+        return outer
+
+
+NO_PROCESS = "Resource temporarily unavailable"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BlockingIOError(errno.EAGAIN, NO_PROCESS),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        OSError(errno.EMFILE, "Too many open files"),
+        RuntimeError("can't start new thread"),
+        GitError(("commit",), 128, f"fatal: fork failed: {NO_PROCESS}"),
+        _wrapped(GitError(("fetch",), 128, f"fatal: cannot fork() for index-pack: {NO_PROCESS}")),
+        GitError(("add",), -signal.SIGKILL, ""),
+        HostExhausted("the machine has no processes left"),
+    ],
+)
+def test_a_machine_without_processes_or_memory_is_not_the_jobs_fault(error: Exception) -> None:
+    result = outcome(error)
+    assert isinstance(result, LostSandbox)
+    assert result.is_host_exhausted
+    assert result.failure.message.startswith("The machine of the worker is exhausted: ")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        JobFailed("agent_failed", "sh: 1: Cannot fork"),
+        GitError(("fetch",), 128, f"remote: fatal: fork failed: {NO_PROCESS}\nfatal: early EOF"),
+        GitError(("fetch",), 128, "fatal: Out of memory, malloc failed"),
+        GitTimeout(("add",), -signal.SIGKILL, "timed out after 120 s"),
+        EnvironmentFailed("The setup failed. Its last lines:\ncp: No space left on device"),
+    ],
+)
+def test_what_an_agent_or_a_remote_writes_is_not_believed(error: Exception) -> None:
+    assert isinstance(outcome(error), Failed)
 
 
 def test_an_agent_that_fails_while_the_disk_is_full_is_run_again(

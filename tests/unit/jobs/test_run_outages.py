@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentjobs.agents.artifacts import Artifacts
+from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.outcomes import Outcome, Unreachable
 from agentjobs.jobs.run import run as run_module
@@ -45,13 +46,18 @@ async def run_until_previous_pull(
     async def plan_cve_fix(*_: object) -> Any:
         return SimpleNamespace(narrow=lambda plan: plan)
 
+    async def load_request(*_: object) -> Any:
+        return SimpleNamespace(request=SimpleNamespace(definition=EnvironmentDefinition()))
+
     @asynccontextmanager
     async def choose_environment(*_: object) -> AsyncIterator[RunEnvironment]:
         yield NO_ENVIRONMENT
 
     for name in ("fetch_base_commit", "_configuration", "find_pushed_work", "find_merged_pull"):
         monkeypatch.setattr(run_module, name, nothing)
-    monkeypatch.setattr(run_module, "plan_run", lambda *_: None)
+    plan = SimpleNamespace(protect_scripts=lambda _: None)
+    monkeypatch.setattr(run_module, "plan_run", lambda *_: plan)
+    monkeypatch.setattr(run_module, "load_request", load_request)
     monkeypatch.setattr(run_module, "choose_environment", choose_environment)
     monkeypatch.setattr(run_module, "find_ticket", nothing)
     monkeypatch.setattr(run_module, "open_repo", open_repo)

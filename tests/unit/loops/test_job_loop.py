@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,9 @@ from agentjobs.jobs.queue.platform_outages import LOCAL, Outage
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.loops import job_loop
 from agentjobs.loops.job_loop import JobLoop, _ActiveJob
+from agentjobs.loops.load_control import LoadControl
 from agentjobs.store.changes import Changes, Signal
+from tests.support.manual_clock import ManualClock
 from tests.unit.jobs.test_plan import JOB
 
 KEPT = Kept(KeptWork("1" * 40, "2" * 40, b"bundle"))
@@ -92,7 +95,13 @@ def _loop(changes: Changes, create_sandboxes: Callable[[Iterable[int]], None]) -
     sandboxes = SimpleNamespace(create=create_sandboxes)
     tools: Any = SimpleNamespace(context=context, spare_sandboxes=sandboxes)
     worker: Any = SimpleNamespace(
-        id="wrk_1", tags=(), location="", slots=2, agents=["agent"], sandbox_problem=""
+        id="wrk_1",
+        tags=(),
+        location="",
+        slots=2,
+        agents=["agent"],
+        sandbox_problem="",
+        extra_lease_seconds=7.0,
     )
     free_space: Any = SimpleNamespace(is_low=False)
     return JobLoop(tools, worker, free_space)
@@ -185,3 +194,35 @@ async def test_a_worker_that_is_cut_off_from_a_platform_leaves_jobs_to_others(
         await loop.wait_until_idle()
         await loop._claim(frozenset(), frozenset())
         assert claims == claims_before
+
+
+async def test_a_worker_that_lost_a_lease_claims_less_and_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, claims = ManualClock(), list[tuple[int, float]]()
+
+    async def run(*_: object) -> Outcome:
+        return Abandoned()
+
+    async def store(*_: object) -> bool:
+        return False
+
+    async def claim(claimer: Claimer, _: object, count: int, *__: object) -> list[ClaimedJob]:
+        claims.append((count, claimer.extra_lease_seconds))
+        return []
+
+    monkeypatch.setattr(_ActiveJob, "run", run)
+    monkeypatch.setattr(JobLoop, "_store", store)
+    monkeypatch.setattr(job_loop, "LogWriter", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(Claimer, "claim", claim)
+    loop = _loop(Changes(), lambda _: None)
+    loop._load = LoadControl(2, clock)
+    await loop._claim(frozenset(), frozenset())
+    clock.now = time.monotonic()
+    loop._start(JOB)
+    await loop.wait_until_idle()
+    await loop._claim(frozenset(), frozenset())
+    clock.now += 60
+    await loop._claim(frozenset(), frozenset())
+    # Nothing during the pause, then one job at a time.
+    assert claims == [(2, 7.0), (1, 7.0)]

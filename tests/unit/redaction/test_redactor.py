@@ -1,7 +1,9 @@
 """Secrets in an agent's output are redacted, however the stream is split."""
 
 import base64
+import hashlib
 import json
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
@@ -10,10 +12,21 @@ from hypothesis import strategies as st
 
 from agentjobs.organizations.tokens import new_token
 from agentjobs.redaction.redactor import Redactor
+from agentjobs.redaction.secret_forms import fragments_of
 
 PASSWORD = "correct horse/battery+staple"
 LONG = "".join(f"<{number}>" for number in range(400))
-VALUES = (PASSWORD, "abcdef", "abcdefghij", "aaaaaaab", LONG, LONG[:200] + "!" * 50, "zürich")
+RANDOM = "hQ7vTz2LpX9aRw4KdY6mBn3s"
+VALUES = (
+    PASSWORD,
+    RANDOM,
+    "abcdef",
+    "abcdefghij",
+    "aaaaaaab",
+    LONG,
+    LONG[:200] + "!" * 50,
+    "zürich",
+)
 KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{'TUlJRQ' * 10}\n-----END RSA PRIVATE KEY-----"
 TOKENS = (
     new_token("ajk_"),
@@ -87,6 +100,11 @@ def test_a_value_is_redacted_in_urls_and_json() -> None:
     assert redacted(json.dumps({"a": value}), value) == '{"a": "[redacted]"}'
 
 
+def test_each_line_of_a_key_inside_json_is_redacted() -> None:
+    value = json.dumps({"private_key": KEY.replace("TUlJRQ", "aB3dE5", 1)})
+    assert redacted("the key is " + "aB3dE5" + "TUlJRQ" * 9, value) == "the key is [redacted]"
+
+
 def test_each_line_of_a_value_is_redacted() -> None:
     value = "-----BEGIN PRIVATE KEY-----\nfirst line\nsecond line\n-----END PRIVATE KEY-----\n"
     assert redacted("1  first line\n2  second line\n", value) == "1  [redacted]\n2  [redacted]\n"
@@ -157,10 +175,54 @@ def test_a_value_added_later_is_redacted_from_then_on() -> None:
     assert redactor.feed(b"hunter22 ") + redactor.end() == b"[redacted] "
 
 
+@pytest.mark.parametrize("size", [None, 1, 3, 8, 11])
+@pytest.mark.parametrize(
+    "encode", [str.encode, lambda text: base64.b64encode(b"user:" + text.encode() + b"@host/")]
+)
+def test_a_value_without_some_letters_is_redacted(
+    encode: Callable[[str], bytes], size: int | None
+) -> None:
+    for part in (RANDOM[3:], RANDOM[:-3], RANDOM[2:-1], RANDOM[6:17]):
+        shown = redacted(encode(part), RANDOM, size=size)
+        assert "[redacted]" in shown
+        assert not any(part[at : at + 4] in shown for at in range(len(part) - 3))
+    middle = redacted(f"a {RANDOM[:11]}-{RANDOM[12:]} b", RANDOM, size=size)
+    assert middle == "a [redacted]-[redacted] b"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("postgres", "postgre"),
+        ("correct-horse-battery-staple", "correct-horse-battery"),
+        (f"postgresql://app:{RANDOM}@db.example.com/app", "postgresql://app:"),
+        (f"postgresql://app:{RANDOM}@db.example.com/app", "@db.example.com/app"),
+        ("1234567890123456", "1234567890123"),
+        ("ABABABABABABABAB-0", "ABABABABABABABA"),
+        (f"eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJ.{RANDOM}", "IkpXVCJ9.eyJ"),
+        (KEY.replace("TUlJRQ", "MIIEvQIBADANBgkqhkiG9w0BAQ", 1), "MIIEvQIBADANBgkqhkiG"),
+    ],
+)
+def test_a_part_that_is_ordinary_text_is_not_redacted(value: str, text: str) -> None:
+    assert redacted(f"with {text} in it", value) == f"with {text} in it"
+
+
+def test_a_long_value_has_a_bounded_number_of_fragments() -> None:
+    value = "".join(
+        base64.b64encode(hashlib.sha512(b"%d" % n).digest()).decode() for n in range(300)
+    )
+    assert len(list(fragments_of([value]))) < 6_000
+    shown = redacted(value[3000:3100], value).replace("[redacted]", "")
+    assert len(shown) < 20
+
+
 FRAGMENTS = st.one_of(
     st.sampled_from([*VALUES, *TOKENS]).flatmap(
-        lambda text: st.integers(0, len(text)).map(lambda end: text[:end])
+        lambda text: st.tuples(st.integers(0, len(text)), st.integers(0, len(text))).map(
+            lambda ends: text[min(ends) : max(ends)]
+        )
     ),
+    st.sampled_from(VALUES[:2]).map(lambda text: base64.b64encode(text.encode())[:-2].decode()),
     st.sampled_from(["Authorization: Bearer ", "authorization", '": "', "basic abc", "-----END "]),
     st.text(alphabet="abs k-_\n\rAB=:\x1bm", max_size=6),
 )

@@ -13,7 +13,7 @@ from agentjobs.sandbox.cgroup import delegation_command, find_delegation
 from agentjobs.sandbox.cgroup_files import NotDelegated
 from agentjobs.sandbox.cgroup_v1 import CgroupsV1
 from agentjobs.sandbox.cgroup_v2 import CgroupsV2, claim, find_delegated_cgroup
-from agentjobs.sandbox.limits import Limits
+from agentjobs.sandbox.limits import NO_HOST_MEMORY, Limits
 
 DEAD_PID = 4_194_305  # above what a kernel hands out
 
@@ -162,6 +162,13 @@ def test_an_oom_kill_is_reported_as_the_memory_limit(tree: Tree) -> None:
     assert cgroup.exceeded_limit() is None
     (cgroup.path / "memory.events").write_text("low 0\nmax 7\noom 1\noom_kill 3\n")
     assert cgroup.exceeded_limit() == "4 GiB of memory"
+
+
+def test_an_oom_kill_below_the_memory_limit_is_that_of_the_machine(tree: Tree) -> None:
+    cgroup = CgroupsV2(tree.root).create(Limits())
+    (cgroup.path / "cpu.stat").write_text("usage_usec 12\nuser_usec 5\n")
+    (cgroup.path / "memory.events").write_text("low 0\nmax 7\noom 0\noom_kill 3\n")
+    assert cgroup.exceeded_limit() == NO_HOST_MEMORY
 
 
 def test_cpu_time_is_read_from_the_kernel(tree: Tree) -> None:

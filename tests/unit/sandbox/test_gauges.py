@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -301,4 +302,21 @@ async def test_an_agent_that_cannot_be_watched_is_killed(executor: ThreadPoolExe
     gauge = ScriptedGauge(*[OSError("too many open files")] * MAX_FAILURES, None)
     watchdog = Watchdog(gauge, executor, reports.put_nowait)
     assert await asyncio.wait_for(reports.get(), 20) == UNWATCHED
+    await watchdog.stop()
+
+
+async def test_a_watchdog_goes_on_when_the_machine_had_no_thread_for_a_measurement(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: asyncio.Queue[str] = asyncio.Queue()
+    submit, refusals = executor.submit, iter((True, True))
+
+    def submit_or_fail(*arguments: Any) -> Any:
+        if next(refusals, False):
+            raise RuntimeError("can't start new thread")
+        return submit(*arguments)
+
+    monkeypatch.setattr(executor, "submit", submit_or_fail)
+    watchdog = Watchdog(ScriptedGauge("4 GiB of memory"), executor, reports.put_nowait)
+    assert await asyncio.wait_for(reports.get(), 10) == "4 GiB of memory"
     await watchdog.stop()

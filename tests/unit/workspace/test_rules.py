@@ -37,6 +37,17 @@ from agentjobs.workspace.rules import (
         ".agentjobs.toml",
         ".AgentJobs.toml",
         ".agentjobs.toml.",
+        ".devcontainer/devcontainer.json",
+        ".devcontainer/nested/setup.sh",
+        ".devcontainer.json",
+        ".gitlab/ci/build.yml",
+        ".circleci/config.yml",
+        ".buildkite/pipeline.yml",
+        ".woodpecker/build.yml",
+        ".woodpecker.yml",
+        ".drone.yml",
+        ".travis.yml",
+        "azure-pipelines.yml",
     ],
 )
 def test_ci_definitions_code_owners_and_agentjobs_toml_are_protected(path: str) -> None:

@@ -16,6 +16,7 @@ from agentjobs.git.blocking import LargeBlob
 from agentjobs.inventory import imports, manifests
 from agentjobs.inventory.languages import language_of
 from agentjobs.inventory.model import ParsedManifest, ParsedModule
+from agentjobs.workspace.service_files import ServiceFile
 
 BINARY_PROBE_BYTES = 8_000
 MAX_SOURCE_BYTES = 2 * 1024 * 1024
@@ -25,7 +26,7 @@ MAX_CONFIGURATION_BYTES = 64 * 1024
 VERSION = 2
 # Incremented when the same analyses result in another index.
 RESULT_VERSION = 3
-CONFIGURATION_PATH = ".agentjobs.toml"
+(CONFIGURATION_PATH,) = ServiceFile.CONFIGURATION.value
 # Depends on the memory limit and not only on the bytes, so it is not cached.
 OUT_OF_MEMORY = "needs more memory than the index may use: not read"
 # Rules out most files with one string test.

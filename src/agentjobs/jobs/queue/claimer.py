@@ -50,6 +50,8 @@ class Claimer:
         self._tags = tags
         self._location = location
         self._queue = WaitingOrganizations(context, worker_id, location)
+        self.extra_lease_seconds = 0.0
+        """Of a worker on a starved machine, as in `WorkerInfo`."""
         self.may_find_more = True
         """Whether another claim at once could find more jobs than the last one."""
 
@@ -145,7 +147,8 @@ class Claimer:
     ) -> _Claimed:
         """Other workers may be claiming for the organizations of `shares`: then for `others`."""
         candidates = shares if tx.engine == "sqlite" else {**shares, **others}
-        lease_ms = int(self._context.settings.lease_seconds * 1_000)
+        lease_seconds = self._context.settings.lease_seconds + self.extra_lease_seconds
+        lease_ms = int(lease_seconds * 1_000)
         locked = await tx.fetch_all(
             queries.LOCK,
             organizations=list(candidates),

@@ -14,7 +14,11 @@ from agentjobs.jobs.outcomes import (
 from agentjobs.jobs.queue import kept_work
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.environment_holds import EnvironmentHold, store_hold
-from agentjobs.jobs.queue.lost_claims import MAX_LOST_SANDBOXES, record_lost_sandbox
+from agentjobs.jobs.queue.lost_claims import (
+    MAX_LOST_SANDBOXES,
+    MIN_EXHAUSTED_MS,
+    record_lost_sandbox,
+)
 from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS, Outage, record_outage
 from agentjobs.jobs.queue.transition import (
     Change,
@@ -85,7 +89,8 @@ async def _replace_sandbox(
 ) -> Change | None:
     now = await tx.clock_ms()
     lost = await record_lost_sandbox(tx, job.id, now)
-    if lost < MAX_LOST_SANDBOXES:
+    is_young = outcome.is_host_exhausted and now - job.created_at < MIN_EXHAUSTED_MS
+    if lost < MAX_LOST_SANDBOXES or is_young:
         return _release(job, row, now)
     message = f"{outcome.failure.message} This was sandbox {lost} of the job; it is not retried."
     return to_failed(job.id, now, outcome.failure.code, message, job.fence)

@@ -39,6 +39,8 @@ class WorkerInfo(msgspec.Struct):
     is_disk_full: bool = False
     # Of its data directory; None before the first look at it.
     disk_space: DiskSpace | None = None
+    # How much longer its leases are than the setting, because its machine is starved.
+    extra_lease_seconds: float = 0.0
     # Why it cannot start a sandbox now; empty if it can.
     sandbox_problem: str = ""
     # How far its clock is ahead of the database's, if that is too much.
@@ -76,7 +78,8 @@ async def renew(
 
     `was_cut_off`: claims that the worker lost do not count as those of a lost worker.
     """
-    return await db.transact(_renew, worker, jobs, int(lease_seconds * 1_000), was_cut_off)
+    lease_ms = int((lease_seconds + worker.extra_lease_seconds) * 1_000)
+    return await db.transact(_renew, worker, jobs, lease_ms, was_cut_off)
 
 
 async def begin_drain(db: Database, worker_id: str) -> None:

@@ -14,12 +14,22 @@ MAX_LOST_IN_PREPARATION = 10
 MAX_CUT_OFF_MS = DAY_MS
 # A pod that a cluster evicts at once must not be created for ever.
 MAX_LOST_SANDBOXES = 20
+# For how long a job is requeued anyway if the machines of its workers are exhausted.
+MIN_EXHAUSTED_MS = DAY_MS // 24
 # An agent that ends its workers must not do so for ever.
 MAX_ADOPTIONS = 10
 # How a claim ended; only those of workers count as lost workers.
 _WORKER = "worker"
 _SANDBOX = "sandbox"
 _ADOPTION = "adoption"
+# A heartbeat after the lease expired: the worker is back, and no longer renews this claim.
+HAS_RETURNED = (
+    "EXISTS (SELECT 1 FROM workers w WHERE w.id = j.lease_owner"
+    " AND w.heartbeat_at > j.lease_expires_at)"
+)
+_LOST_NOW = (
+    f"CAST(:now AS BIGINT), j.status = 'running', {HAS_RETURNED} FROM jobs j WHERE j.id = :job_id"
+)
 
 
 class LostClaims(msgspec.Struct, frozen=True):
@@ -31,30 +41,31 @@ class LostClaims(msgspec.Struct, frozen=True):
     first_cut_off_at: int | None
 
 
-async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> LostClaims:
-    """Add the claim that the job still has; return all that it lost."""
-    await tx.execute(
-        "INSERT INTO lost_claims (job_id, fence, worker_id, kind, lost_at, started, was_alive)"
-        " SELECT j.id, j.fence, j.lease_owner, CAST(:kind AS TEXT), CAST(:now AS BIGINT),"
-        " j.status = 'running',"
-        # A heartbeat after the lease expired: the worker has already returned.
-        " EXISTS (SELECT 1 FROM workers w WHERE w.id = j.lease_owner"
-        "  AND w.heartbeat_at > j.lease_expires_at) FROM jobs j WHERE j.id = :job_id",
+async def count_lost_claims(tx: Transaction, job_id: str, now: int) -> LostClaims:
+    """All that the job has lost, and the claim that it still has."""
+    rows = await tx.fetch_all(
+        "SELECT lost_at, started, was_alive FROM lost_claims"
+        f" WHERE job_id = :job_id AND kind = :kind UNION ALL SELECT {_LOST_NOW}",
         job_id=job_id,
         kind=_WORKER,
         now=now,
-    )
-    rows = await tx.fetch_all(
-        "SELECT lost_at, started, was_alive FROM lost_claims"
-        " WHERE job_id = :job_id AND kind = :kind",
-        job_id=job_id,
-        kind=_WORKER,
     )
     dead = [bool(row["started"]) for row in rows if not row["was_alive"]]
     return LostClaims(
         during_runs=sum(dead),
         during_preparation=len(dead) - sum(dead),
         first_cut_off_at=min((row["lost_at"] for row in rows if row["was_alive"]), default=None),
+    )
+
+
+async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> None:
+    """Add the claim that the job still has."""
+    await tx.execute(
+        "INSERT INTO lost_claims (job_id, fence, worker_id, kind, lost_at, started, was_alive)"
+        f" SELECT j.id, j.fence, j.lease_owner, CAST(:kind AS TEXT), {_LOST_NOW}",
+        job_id=job_id,
+        kind=_WORKER,
+        now=now,
     )
 
 

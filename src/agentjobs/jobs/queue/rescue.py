@@ -1,9 +1,16 @@
 """Ends the claims whose lease expired: a job with an open pull request completes, others are
 requeued, and after too many lost workers they fail with `worker_lost`."""
 
+from collections.abc import Callable
+
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.jobs.logs.chunks import append_note
-from agentjobs.jobs.queue.lost_claims import failure_of, record_lost_claim
+from agentjobs.jobs.queue.lost_claims import (
+    HAS_RETURNED,
+    count_lost_claims,
+    failure_of,
+    record_lost_claim,
+)
 from agentjobs.jobs.queue.transition import (
     Change,
     apply,
@@ -21,7 +28,8 @@ from agentjobs.store.database_clock import DATABASE_NOW
 _BATCH = 100
 _CLAIMED = (
     "SELECT j.id, j.status, j.fence, j.cancel_requested_at, j.kept_at, j.repo_id,"
-    " j.lease_expires_at, j.branch, j.follows, o.name AS organization, r.full_name"
+    " j.lease_expires_at, j.branch, j.follows, o.name AS organization, r.full_name,"
+    f" {HAS_RETURNED} AS has_returned"
     " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
 )
 # Expired, or from before the clock was set back: a lost worker's would last for too long.
@@ -39,24 +47,32 @@ _SHORTEN = (
     " WHERE lease_owner IS NOT NULL AND lease_expires_at > :limit"
 )
 _MAX_CLOCK_STEP_MS = 60_000
+# How long a worker that is cut off can report that it is alive before its job fails for good.
+_REPORT_LEASES = 3
 _OF_WORKER = f"{_CLAIMED} WHERE j.lease_owner = :worker_id /*postgresql FOR UPDATE OF j */"
 
 
-async def rescue_lost_jobs(db: Database, settings: Settings) -> list[str]:
-    """Return the identifiers of the jobs whose lease had expired."""
+async def rescue_lost_jobs(
+    db: Database, settings: Settings, may_judge: Callable[[], bool] = lambda: True
+) -> list[str]:
+    """Return the identifiers of the jobs whose claims ended, because their lease had expired.
+
+    `may_judge`: whether workers were able to renew their leases. Otherwise only claims that
+    workers gave up end.
+    """
     # One read: almost always there is none.
     if await db.fetch_one(_HAS_EXPIRED, now=now_ms(), max_ms=_max_lease_ms(settings)) is None:
         return []
-    return await db.transact(_rescue, settings)
+    return await db.transact(_rescue, settings, may_judge)
 
 
 async def rescue_jobs_of(tx: Transaction, worker_id: str, settings: Settings) -> list[str]:
     """The jobs of a worker that an operator removed, whether or not their leases expired."""
     rows = await tx.fetch_all(_OF_WORKER, worker_id=worker_id)
-    return await _end_claims(tx, rows, settings)
+    return await _end_claims(tx, rows, settings, report_ms=None)
 
 
-async def _rescue(tx: Transaction, settings: Settings) -> list[str]:
+async def _rescue(tx: Transaction, settings: Settings, may_judge: Callable[[], bool]) -> list[str]:
     now = await tx.clock_ms()
     until = now + int(settings.lease_seconds * SECOND_MS)
     limit = now + _max_lease_ms(settings)
@@ -64,19 +80,30 @@ async def _rescue(tx: Transaction, settings: Settings) -> list[str]:
     expired = [row for row in rows if row["lease_expires_at"] < now]
     if len(expired) < len(rows):
         await tx.execute(_SHORTEN, until=until, limit=limit)
-    return await _end_claims(tx, expired, settings)
+    # Only now: each statement before may have waited for the end of an outage.
+    if not may_judge():
+        expired = [row for row in expired if row["has_returned"]]
+    report_ms = int(_REPORT_LEASES * settings.lease_seconds * SECOND_MS)
+    return await _end_claims(tx, expired, settings, report_ms)
 
 
 def _max_lease_ms(settings: Settings) -> int:
     return int(settings.lease_seconds * SECOND_MS) + _MAX_CLOCK_STEP_MS
 
 
-async def _end_claims(tx: Transaction, rows: list[Row], settings: Settings) -> list[str]:
+async def _end_claims(
+    tx: Transaction, rows: list[Row], settings: Settings, report_ms: int | None
+) -> list[str]:
+    """Within `report_ms` after their lease expired, no jobs fail."""
     now = await tx.clock_ms()
+    ended = []
     for row in rows:
-        if not await _complete(tx, row, now, settings.effective_public_url):
-            await _end_claim(tx, row, now, settings.lost_worker_retries)
-    return [row["id"] for row in rows]
+        may_fail = report_ms is None or row["lease_expires_at"] + report_ms <= now
+        if await _complete(tx, row, now, settings.effective_public_url) or await _end_claim(
+            tx, row, now, settings.lost_worker_retries, may_fail=may_fail
+        ):
+            ended.append(row["id"])
+    return ended
 
 
 async def _complete(tx: Transaction, row: Row, now: int, public_url: str) -> bool:
@@ -108,16 +135,17 @@ async def _complete(tx: Transaction, row: Row, now: int, public_url: str) -> boo
     return await apply(tx, change)
 
 
-async def _end_claim(tx: Transaction, row: Row, now: int, retries: int) -> None:
+async def _end_claim(tx: Transaction, row: Row, now: int, retries: int, *, may_fail: bool) -> bool:
     job_id, fence = row["id"], row["fence"]
     if row["cancel_requested_at"] is not None:
-        await apply(tx, to_cancelled(job_id, now, fence))
-        return
-    claims = await record_lost_claim(tx, job_id, now)
+        return await apply(tx, to_cancelled(job_id, now, fence))
+    claims = await count_lost_claims(tx, job_id, now)
     failure = failure_of(claims, now, retries, has_kept_work=row["kept_at"] is not None)
+    if failure is not None and not may_fail:
+        return False
+    await record_lost_claim(tx, job_id, now)
     if failure is not None:
-        await apply(tx, to_failed(job_id, now, "worker_lost", failure, fence))
-    elif row["status"] == RUNNING:
-        await apply(tx, to_queued(job_id, now, fence))
-    else:
-        await release_claim(tx, job_id, fence)
+        return await apply(tx, to_failed(job_id, now, "worker_lost", failure, fence))
+    if row["status"] == RUNNING:
+        return await apply(tx, to_queued(job_id, now, fence))
+    return await release_claim(tx, job_id, fence)

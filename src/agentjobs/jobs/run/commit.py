@@ -24,6 +24,7 @@ async def commit_changes(
         committer=attribution.committer,
         protected=plan.protected_paths,
         lifted=run.job.lifted_paths,
+        executed=plan.setup_scripts,
     )
     if commit is None:
         raise JobFailed("no_changes", "The agent finished without proposing a change.")

@@ -1,19 +1,26 @@
-"""Failures for lack of disk space, which are the worker's and not the job's."""
+"""Failures for lack of disk space, processes or memory, which are the worker's, not the job's."""
 
 import asyncio
+import re
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.free_space import NO_SPACE, FreeSpace
-from agentjobs.git.process import reports_lack_of_space
+from agentjobs.git.process import GitError, GitTimeout, reports_lack_of_space
 from agentjobs.jobs.outcomes import JobFailed, LimitExceeded
 from agentjobs.jobs.run.context import RunContext
+from agentjobs.sandbox.host_shortage import is_shortage
+from agentjobs.sandbox.protocol import HostExhausted
 
 T = TypeVar("T")
 
+# Lines of the remote have a prefix.
+_NO_PROCESS = re.compile(r"(?im)^(?!remote:).*(?:(?:cannot|unable to) fork|fork failed)")
 _PAUSE_SECONDS = 5.0
-# How long an agent's change waits for the space that its commit needs.
+# How long an agent's change waits for what its commit and checks need.
 _MAX_WAIT_SECONDS = 600.0
 
 
@@ -24,17 +31,30 @@ def is_lack_of_space(error: BaseException, run: RunContext) -> bool:
     return _reports_lack_of_space(error) or _free_space(run).is_full
 
 
-async def retry_for_space(step: Callable[[], Awaitable[T]], run: RunContext) -> T:
-    """Repeat a step that fails for lack of space until there is some, so that the agent's work is
-    not done again."""
+def is_host_exhausted(error: BaseException) -> bool:
+    """Whether the worker's machine had no process, memory or descriptor left."""
+    if isinstance(error, GitError) and error.exit_code == -signal.SIGKILL:
+        return not isinstance(error, GitTimeout)
+    return any(
+        is_shortage(cause)
+        or isinstance(cause, HostExhausted)
+        or (isinstance(cause, GitError) and _NO_PROCESS.search(cause.stderr) is not None)
+        for cause in _chain(error)
+    )
+
+
+async def retry_while_exhausted(step: Callable[[], Awaitable[T]], run: RunContext) -> T:
+    """Repeat a step until the machine has what it needs, so that the agent's work is not done
+    again."""
     give_up_at = time.monotonic() + _MAX_WAIT_SECONDS
     while True:
         try:
             return await step()
         except Exception as error:
-            if not _reports_lack_of_space(error) or time.monotonic() > give_up_at:
+            is_exhausted = _reports_lack_of_space(error) or is_host_exhausted(error)
+            if not is_exhausted or time.monotonic() > give_up_at:
                 raise
-            run.log.note("the disk of the worker is full: the change waits for space")
+            run.log.note(f"the change waits for the machine of the worker: {error}")
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
@@ -42,8 +62,8 @@ def _reports_lack_of_space(error: BaseException) -> bool:
     """The error, or one of those that it was raised for."""
     for each in _chain(error):
         is_number = isinstance(each, OSError) and each.errno in NO_SPACE
-        # A job's failure may quote the agent, whose own directories in memory may be full.
-        is_own_text = not isinstance(each, JobFailed)
+        # These quote the agent or the setup, whose own directories in memory may be full.
+        is_own_text = not isinstance(each, JobFailed | EnvironmentFailed)
         if is_number or (is_own_text and reports_lack_of_space(str(each))):
             return True
     return False

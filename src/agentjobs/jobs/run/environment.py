@@ -20,7 +20,6 @@ from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.environments.secrets import open_proxy_secrets, open_registry_credentials
 from agentjobs.environments.snapshots import StoredSnapshot
 from agentjobs.environments.worker_environments import WorkerEnvironments
-from agentjobs.inventory.commit_summary import CommitSummary
 from agentjobs.jobs.environments.access import load_setup_access
 from agentjobs.jobs.environments.choice import (
     EnvironmentChoice,
@@ -28,7 +27,7 @@ from agentjobs.jobs.environments.choice import (
     hold_images,
 )
 from agentjobs.jobs.environments.holding import build_hooks
-from agentjobs.jobs.environments.request import RequestedEnvironment, load_request
+from agentjobs.jobs.environments.request import RequestedEnvironment
 from agentjobs.jobs.model import EnvironmentView
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
@@ -39,7 +38,6 @@ from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.retry import retry_within_lease
 from agentjobs.jobs.run.warnings import warn
 from agentjobs.problems import Problem
-from agentjobs.repos.configuration import Configuration
 from agentjobs.store.database import Transaction
 
 T = TypeVar("T")
@@ -76,17 +74,13 @@ async def choose_environment(
     run: RunContext,
     plan: RunPlan,
     base: str,
-    summary: CommitSummary,
-    configuration: Configuration,
+    requested: RequestedEnvironment,
 ) -> AsyncIterator[RunEnvironment]:
     """Its files are kept until the exit. Raises EnvironmentNotReady and EnvironmentFailed."""
     if not plan.uses_environment:
         yield NO_ENVIRONMENT
         return
     started = time.monotonic()
-    requested = await load_request(
-        run.db, run.job.repo_id, run.mirror, base, summary, configuration
-    )
     for note in requested.notes:
         run.log.note(f"environment: {note}")
     brokered: Sequence[BrokeredHost] = ()

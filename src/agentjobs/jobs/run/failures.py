@@ -24,7 +24,7 @@ from agentjobs.jobs.outcomes import (
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.run.context import RunContext
-from agentjobs.jobs.run.disk_space import is_lack_of_space
+from agentjobs.jobs.run.disk_space import is_host_exhausted, is_lack_of_space
 from agentjobs.jobs.run.hosted_repo import outage_of, sync_soon
 from agentjobs.jobs.run.kept_work import keep_finished_work, publishing_outage
 from agentjobs.jobs.run.warnings import warn
@@ -84,8 +84,14 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
 
 async def _requeue(
     error: Exception, run: RunContext
-) -> Unreachable | NotReady | LostSandbox | None:
+) -> Unreachable | NotReady | LostSandbox | Kept | None:
     """For errors of other parts, which the job's log explains; None for all others."""
+    if is_host_exhausted(error):
+        reason = run.log.redact(str(error)).replace(run.settings.data_dir, "…")
+        message = f"The machine of the worker is exhausted: {reason}."
+        run.log.note(f"{message} The job is queued again.")
+        kept = await keep_finished_work(run)
+        return kept or LostSandbox(Failed("sandbox_error", message), is_host_exhausted=True)
     if (outage := await _find_outage(error, run)) is not None:
         what = "tracker" if isinstance(error, TrackerUnavailable) else "platform"
         run.log.note(f"the job waits until its {what} responds: {outage.message}")

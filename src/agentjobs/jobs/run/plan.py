@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.agents.definitions import Agent
+from agentjobs.environments.setup_scripts import named_scripts
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.organizations.budgets import nanousd
 from agentjobs.outbound.guard.host_patterns import narrow_patterns
@@ -36,6 +37,11 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     reviewers: tuple[str, ...]
     labels: tuple[str, ...]
     protected_paths: tuple[str, ...]
+    setup_scripts: tuple[str, ...] = ()
+
+    def protect_scripts(self, setup: str) -> "RunPlan":
+        """Also if the agent itself does not use the environment."""
+        return msgspec.structs.replace(self, setup_scripts=named_scripts(setup))
 
     @property
     def uses_environment(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from agentjobs.agents.definitions import Agent
 from agentjobs.agents.report import read_report
 from agentjobs.inventory.commit_summary import CommitSummary
+from agentjobs.jobs.environments.request import load_request
 from agentjobs.jobs.outcomes import Completed, JobFailed, Kept, Outcome, Reported
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run.active_environment import ActiveEnvironment, open_environment
@@ -17,7 +18,7 @@ from agentjobs.jobs.run.checks import run_checks
 from agentjobs.jobs.run.commit import commit_changes
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
-from agentjobs.jobs.run.disk_space import retry_for_space
+from agentjobs.jobs.run.disk_space import retry_while_exhausted
 from agentjobs.jobs.run.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.jobs.run.environment import RunEnvironment, choose_environment
 from agentjobs.jobs.run.failures import outcome_of
@@ -81,7 +82,11 @@ async def _run(run: RunContext) -> Completed | Reported | Kept:
             await repo.end_outage()
             await _start(run, base)
             return merged
-        choice = choose_environment(run, plan, base, summary, configuration)
+        requested = await load_request(
+            run.db, run.job.repo_id, run.mirror, base, summary, configuration
+        )
+        plan = plan.protect_scripts(requested.request.definition.setup)
+        choice = choose_environment(run, plan, base, requested)
         async with traced_entry("environment", choice) as environment:
             _check_adopted(run, environment)
             work = _report if agent.result == "report" else _propose
@@ -111,12 +116,14 @@ async def _propose(
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.
-        commit = await retry_for_space(
+        commit = await retry_while_exhausted(
             lambda: commit_changes(run, plan, checkout, text, attribution), run
         )
         run.change = FinishedWork(base, commit)
         await fix.verify(commit)
-        verification = await run_checks(run, plan, checkout, active)
+        verification = await retry_while_exhausted(
+            lambda: run_checks(run, plan, checkout, active), run
+        )
     run.finished_work = run.change
 
     async def publish() -> Completed:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.clock import now_ms
+from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.fair_slots import FairSlots
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.free_space import FreeSpace
@@ -41,7 +41,6 @@ from agentjobs.store.database import (
     Database,
     IntegrityError,
     StoreError,
-    StoreUnavailable,
     Transaction,
 )
 from agentjobs.store.leases import ClaimLost, run_renewing
@@ -156,7 +155,11 @@ class Imports:
 
     async def recover(self) -> None:
         """Mark imports whose process was killed as failed, and remove their files."""
-        for import_id in await self._db.transact(rows.fail_abandoned):
+
+        def may_judge() -> bool:
+            return self._db.contact.has_lasted(rows.LEASE_MS)
+
+        for import_id in await self._db.transact(rows.fail_abandoned, may_judge):
             await asyncio.to_thread(remove_repository, self._root, _repo_id(import_id))
             await self._db.transact(rows.clear_lease, import_id)
 
@@ -182,8 +185,10 @@ class Imports:
         try:
             await run_renewing(
                 self._wait_and_import(request, header),
-                partial(self._renew, import_id),
+                partial(self._db.transact, rows.renew, import_id),
                 _RENEW_SECONDS,
+                # No other process takes over an import.
+                lease_ms=DAY_MS,
             )
         except ClaimLost:
             await self._remove_cancelled(request.organization_id, import_id)
@@ -198,12 +203,6 @@ class Imports:
     async def _wait_and_import(self, request: _ImportRequest, header: str | None) -> None:
         async with self._slots.hold(request.organization_id):
             await self._import(request, header)
-
-    async def _renew(self, import_id: str) -> bool:
-        try:
-            return await self._db.transact(rows.renew, import_id)
-        except StoreUnavailable:
-            return True
 
     async def _remove_cancelled(self, organization_id: str, import_id: str) -> None:
         # Without a row, its repository is connected.

@@ -4,6 +4,7 @@ Does not know git. While a row is running, its repository is not connected, and 
 runs the import renews the row's lease.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -134,13 +135,20 @@ async def renew(tx: Transaction, import_id: str) -> bool:
     return changed > 0
 
 
-async def fail_abandoned(tx: Transaction) -> list[str]:
-    """Fail imports whose process has ended, and return the ids of those that may have files."""
+async def fail_abandoned(
+    tx: Transaction, may_judge: Callable[[], bool] = lambda: True
+) -> list[str]:
+    """Fail imports whose process has ended, and return the ids of those that may have files.
+
+    `may_judge`: whether their processes were able to renew their leases.
+    """
     rows = await tx.fetch_all(
         "SELECT id FROM repo_imports WHERE lease_until <= :now"
         " OR (lease_until IS NULL AND state = 'running')",
         now=await tx.clock_ms(),
     )
+    if not may_judge():
+        return []
     for row in rows:
         await update(tx, row["id"], STOPPED, "failed")
     return [row["id"] for row in rows]

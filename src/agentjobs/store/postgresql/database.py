@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import asyncpg
 
 from agentjobs.store.changes import Changes
+from agentjobs.store.contact import Contact
 from agentjobs.store.database import Engine, Row, StoreError, StoreFull, Transaction
 from agentjobs.store.postgresql.connection import (
     IDLE_IN_TRANSACTION_MS,
@@ -61,6 +62,7 @@ class PostgresqlDatabase:
             {"plan_cache_mode": "force_generic_plan"} if generic_plans else {}
         )
         self.changes = Changes()
+        self.contact = Contact()
         self.groups: dict[Any, Any] = {}
         self.clock = ServerClock()
         self._last_full: tuple[float, StoreFull] | None = None

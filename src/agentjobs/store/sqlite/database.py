@@ -11,6 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from agentjobs.clock import now_ms
 from agentjobs.store.changes import Changes
+from agentjobs.store.contact import Contact
 from agentjobs.store.database import Engine, Row, StoreUnavailable, Transaction
 from agentjobs.store.sqlite.connection import (
     BUSY_SECONDS,
@@ -40,6 +41,7 @@ class SqliteDatabase:
         self, path: Path, writing: sqlite3.Connection, reading: sqlite3.Connection
     ) -> None:
         self.changes = Changes()
+        self.contact = Contact()
         self.groups: dict[Any, Any] = {}
         self._path = path
         self._reading = reading

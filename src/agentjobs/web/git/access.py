@@ -80,6 +80,7 @@ async def _authorize_job(request: Request, db: Database, token: str) -> GitAcces
     job = await db.fetch_one(
         "SELECT id, organization_id, repo_id, branch, base_commit, config_override FROM jobs"
         " WHERE credential_hash = :hash AND status IN ('queued', 'running')"
+        " AND cancel_requested_at IS NULL"
         f" AND lease_expires_at > {DATABASE_NOW}",
         hash=token_hash(token),
         now=now_ms(),

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
@@ -31,6 +31,8 @@ IDLE_SECONDS = 300.0
 _PIECE_BYTES = 64 * 1024
 _STDERR_KEPT_BYTES = 4 * 1024
 _GRACE_SECONDS = 5.0
+# Of a push, and a second for each MiB that was received: several times what real packs need.
+_MIN_CPU_SECONDS = 10
 _CONFIGURATION: Mapping[str, str] = {
     **DURABLE,
     "http.uploadpack": "true",
@@ -61,6 +63,8 @@ class BackendRequest(msgspec.Struct, frozen=True):
     content_type: str = ""
     protocol: str = ""
     actor: str = ""
+    # Called with the CPU seconds that were used.
+    charge: Callable[[float], None] = lambda _: None
     # Added to the configuration of every request.
     configuration: Configuration = {}
 
@@ -159,12 +163,18 @@ class Backend:
 
 
 @asynccontextmanager
-async def running_backend(request: BackendRequest) -> AsyncIterator[Backend]:
-    """The backend process has ended when the block exits."""
+async def running_backend(
+    request: BackendRequest, body_bytes: int | None = None
+) -> AsyncIterator[Backend]:
+    """The backend process has ended when the block exits.
+
+    `body_bytes` limits its CPU time, because a small pack can take hours.
+    """
     process = await open_git(
         "http-backend",
         environment=request.variables,
         configuration={**_CONFIGURATION, **request.configuration},
+        cpu_seconds=None if body_bytes is None else _MIN_CPU_SECONDS + body_bytes // 1024**2,
     )
     lower_priority(process.pid)
     stderr = asyncio.create_task(_read_stderr(process))
@@ -172,6 +182,7 @@ async def running_backend(request: BackendRequest) -> AsyncIterator[Backend]:
         yield Backend(process)
     finally:
         await asyncio.shield(_terminate(process, is_push=request.is_push))
+        request.charge(process.cpu_seconds)
         _report(request, process.returncode, await stderr)
         process.close()
 

@@ -22,10 +22,14 @@ _PIECES_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """`pieces` is what git reads; `received` is the raw body, to be drained."""
+    """`pieces` is what git reads; `received` is the raw body, to be drained.
+
+    `size_bytes` is known of a body that was received completely.
+    """
 
     pieces: AsyncIterator[bytes]
     received: AsyncIterator[bytes]
+    size_bytes: int | None = None
 
     def after(self, first: bytes) -> "Body":
         """The whole body, after `first` was already read."""
@@ -45,10 +49,11 @@ async def spool(body: Body, directory: Path, idle_seconds: float) -> AsyncIterat
                 idle.reschedule(asyncio.get_running_loop().time() + idle_seconds)
             async for _ in body.received:
                 idle.reschedule(asyncio.get_running_loop().time() + idle_seconds)
+        size_bytes = file.tell()
         file.seek(0)
         # The second one is empty by then.
         pieces = _read_pieces(file)
-        yield Body(pieces, pieces)
+        yield Body(pieces, pieces, size_bytes)
 
 
 async def _read_pieces(file: tempfile.SpooledTemporaryFile[bytes]) -> AsyncIterator[bytes]:

@@ -31,7 +31,10 @@ class Relay(Response):
     # The scope was read before.
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with self._body as body, running_backend(self._backend_request) as backend:
+            async with (
+                self._body as body,
+                running_backend(self._backend_request, body.size_bytes) as backend,
+            ):
                 await backend.exchange(body, receive, send)
         finally:
             # Refs may have changed even if the client disconnected.

@@ -4,6 +4,7 @@ Rejects the dumb protocol, and any push with a forbidden ref update before git r
 """
 
 import asyncio
+import functools
 import logging
 import re
 from collections.abc import AsyncIterator
@@ -133,11 +134,17 @@ async def _pushing(request: Request, access: GitAccess, body: Body) -> AsyncIter
         except TimeoutError:
             raise _timed_out() from None
         async with changing_repository(context.db, access.repo_id):
+            # Receiving and waiting may have taken minutes: the job may be cancelled by now, the
+            # key revoked or the repository disconnected.
+            (await authorize(request)).check_write()
             yield received
 
 
 def _slot(request: Request, access: GitAccess) -> AbstractAsyncContextManager[None]:
     context: WebContext = request.app.state.context
+    # Without the repository, a job's work would be lost.
+    if access.only_branch is None:
+        context.git_slots.check_cpu_time(access.organization_id)
     return context.git_slots.hold(access.organization_id)
 
 
@@ -160,6 +167,7 @@ def _backend_request(
         content_type=f"application/x-{path}-request" if request.method == "POST" else "",
         protocol=protocol if _PROTOCOL.fullmatch(protocol) else "",
         actor=access.actor,
+        charge=functools.partial(context.git_slots.charge, access.organization_id),
         configuration=configuration or {},
     )
 

@@ -16,6 +16,7 @@ from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
 from agentjobs.identifiers import new_id
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.organizations.api_keys import list_keys
+from agentjobs.organizations.audit import Actor, acting_as
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.sealing import SealingKeys
@@ -109,7 +110,10 @@ async def create_samples(
     await set_environment_secret(db, keys, caller.organization_id, npm, "npm-a-secret-value")
     key = (await list_keys(db, name))[0].id
     await write(db, "UPDATE api_keys SET name = :text WHERE id = :id", id=key, text=make_text("CI"))
-    invitation, token = await invite(db, caller.organization_id, f"new@{name}.example", "member")
+    with acting_as(Actor("operator", make_text("Ada"))):
+        invitation, token = await invite(
+            db, caller.organization_id, f"new@{name}.example", "member"
+        )
     return SampleIds(
         organization=name,
         organization_id=caller.organization_id,
