@@ -19,7 +19,7 @@ import httpx._transports.default as httpx_transports
 import hypothesis
 import pytest
 
-from tests.support import parallel_run, preloaded_cli, suites
+from tests.support import parallel_run, preloaded_cli, sqlite_file, suites
 from tests.support.event_loop import TidyLoops
 from tests.support.merged_cases import merge_cases
 from tests.support.parallel_run import (  # noqa: F401 - one is a hook
@@ -28,7 +28,7 @@ from tests.support.parallel_run import (  # noqa: F401 - one is a hook
     scope_of,
 )
 from tests.support.paths import NODE_BIN
-from tests.support.postgres import FreshDatabases, PostgresCluster
+from tests.support.postgres import EMPTY, FreshDatabases, PostgresCluster
 from tests.support.suites import pytest_ignore_collect  # noqa: F401 - a hook
 
 # How long an example takes says more about the machine than about the code.
@@ -153,6 +153,7 @@ def _make_cluster(path: Path) -> None:
     cluster = PostgresCluster()
     cluster.start()
     _migrate(cluster.url(cluster.create_database(name=_MIGRATED)))
+    cluster.sql(EMPTY, _MIGRATED)
     cluster.save(path)
 
 
@@ -182,7 +183,12 @@ def postgres_url(
 
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_once(tmp_path_factory, "template.db", lambda path: _migrate(f"sqlite:///{path}"))
+    return make_once(tmp_path_factory, "template.db", _make_sqlite_file)
+
+
+def _make_sqlite_file(path: Path) -> None:
+    _migrate(f"sqlite:///{path}")
+    sqlite_file.delete_rows(path)
 
 
 @pytest.fixture

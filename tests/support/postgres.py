@@ -35,7 +35,7 @@ _SCHEMA = (
     " (SELECT (count(*), max(xmin::text::bigint)) FROM pg_class WHERE oid >= 16384),"
     " (SELECT (count(*), max(xmin::text::bigint)) FROM pg_attribute WHERE attrelid >= 16384)"
 )
-_EMPTY = """
+EMPTY = """
 DO $$
 DECLARE name text;
 BEGIN
@@ -235,7 +235,7 @@ class FreshDatabases:
 
     def _empty(self, name: str) -> str:
         """Returns the schema."""
-        statement = f"{_EMPTY}; {_SCHEMA};"
+        statement = f"{EMPTY}; {_SCHEMA};"
         if name in self._connections:
             with contextlib.suppress(EOFError, BrokenPipeError):
                 return self._connections[name].run(statement)

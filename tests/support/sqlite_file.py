@@ -22,3 +22,13 @@ def dump(path: Path) -> str:
     """Everything that is stored, as statements; bytes are in hexadecimal."""
     with closing(sqlite3.connect(path, timeout=30)) as connection:
         return "\n".join(connection.iterdump())
+
+
+def delete_rows(path: Path) -> None:
+    """Deletes what migrations and first starts store, and keeps the schema."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for (name,) in tables.fetchall():
+            if name != "alembic_version":
+                connection.execute(f'DELETE FROM "{name}"')
+        connection.commit()

@@ -13,7 +13,14 @@ from tests.support.paths import PROJECT
 
 SUITES = ("main", "rest", "all")
 # Files of which every test is a main one.
-_ALWAYS = ("tests/unit/", "tests/browser/", "tests/acceptance/test_specification.py")
+_ALWAYS = (
+    "tests/unit/",
+    "tests/browser/",
+    *(
+        f"tests/acceptance/test_{name}.py"
+        for name in ("specification", "webhooks", "follow_ups", "crashes", "platforms", "results")
+    ),
+)
 _MAIN = (*_ALWAYS, "tests/contract/")
 # The engines differ in what these promise: transactions, locks, claims and order.
 _BOTH_ENGINES = (
@@ -49,8 +56,8 @@ def _is_main(item: pytest.Item) -> bool:
     path = _relative(item.path)
     callspec = getattr(item, "callspec", None)
     parameters = () if callspec is None else callspec.params.values()
-    return path.startswith(_MAIN) and (
-        "postgresql" not in parameters or path.startswith(_BOTH_ENGINES)
+    return path.startswith((*_ALWAYS, *_BOTH_ENGINES)) or (
+        path.startswith(_MAIN) and "postgresql" not in parameters
     )
 
 
