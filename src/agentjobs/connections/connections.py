@@ -30,25 +30,6 @@ from agentjobs.organizations.organizations import Organization, find_organizatio
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database, IntegrityError, Row
 
-__all__ = [
-    "AddedConnection",
-    "NewConnection",
-    "add_connection",
-    "count_repositories",
-    "draft_from",
-    "find_connection",
-    "list_all_connections",
-    "list_connections",
-    "load_connection",
-    "open_credential",
-    "open_hook_secret",
-    "record_check",
-    "remove_connection",
-    "replace_credential",
-    "rotate_hook_secret",
-    "store_connection",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConnection:

@@ -21,23 +21,6 @@ from agentjobs.tickets.bounds import one_line
 from agentjobs.tickets.rows import ConfiguredTracker, Flavour, TrackerKind, tracker_from_row
 from agentjobs.tickets.validate import validate_account, validate_name, validate_site
 
-__all__ = [
-    "ConfiguredTracker",
-    "Flavour",
-    "NewTracker",
-    "add_tracker",
-    "check_token",
-    "draft_from",
-    "find_tracker",
-    "list_trackers",
-    "open_tracker",
-    "record_check",
-    "remove_tracker",
-    "replace_token",
-    "set_link_back",
-    "trackers_of",
-]
-
 _MAX_ERROR_CHARACTERS = 500
 
 
