@@ -200,16 +200,6 @@ async def list_all_connections(db: Database) -> list[Connection]:
     return [connection_from_row(row) for row in rows]
 
 
-async def count_repositories(db: Database, connection_id: str) -> int:
-    row = await db.fetch_one(
-        "SELECT COUNT(*) AS number FROM repos"
-        " WHERE connection_id = :id AND disconnected_at IS NULL",
-        id=connection_id,
-    )
-    assert row is not None
-    return int(row["number"])
-
-
 def _new_hook_secret() -> str:
     return secrets.token_hex(32)
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from agentjobs.connections.rows import count_repositories
 from agentjobs.repos.hook_rows import HookRow, hook_of_repo, hooks_of_connection
 from agentjobs.store.database import Database, Row
 
@@ -66,12 +67,7 @@ async def repos_of_connection(
     repos = [_state_from(row, hooks.get(row["id"])) for row in rows]
     if len(repos) < limit:
         return ConnectedRepos(repos, len(repos))
-    count = await db.fetch_one(
-        "SELECT COUNT(*) AS number FROM repos"
-        " WHERE connection_id = :connection_id AND disconnected_at IS NULL",
-        connection_id=connection_id,
-    )
-    return ConnectedRepos(repos, len(repos) if count is None else count["number"])
+    return ConnectedRepos(repos, await count_repositories(db, connection_id))
 
 
 async def count_by_connection(db: Database, organization_id: str) -> dict[str, int]:

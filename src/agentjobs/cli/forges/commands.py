@@ -133,10 +133,11 @@ def show_connection(
 
     async def work(admin: Admin) -> "tuple[Connection, str, int]":
         from agentjobs.connections import connections
+        from agentjobs.connections.rows import count_repositories
         from agentjobs.organizations.effective_settings import load_public_url
 
         connection = await connections.find_connection(admin.db, org, name)
-        number = await connections.count_repositories(admin.db, connection.id)
+        number = await count_repositories(admin.db, connection.id)
         return connection, await load_public_url(admin.db, admin.settings), number
 
     from agentjobs.connections.hook_urls import hook_url
