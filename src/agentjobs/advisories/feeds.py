@@ -11,6 +11,7 @@ from agentjobs.advisories.sources.source import FeedWarning
 from agentjobs.clock import SECOND_MS
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.leases import DueColumn, Lease, backoff_ms
+from agentjobs.store.single_statement import execute
 
 DUE = DueColumn("advisory_feeds", "ecosystem", "due_at", 60 * SECOND_MS)
 _FIRST_BACKOFF_MS = 60 * SECOND_MS
@@ -58,7 +59,8 @@ async def ensure_feeds(db: Database, ecosystems: Sequence[str], source: str) -> 
 
 async def delete_feed(db: Database, ecosystem: str) -> None:
     """The feed's records must already be deleted."""
-    await db.transact(_delete, ecosystem)
+    delete = "DELETE FROM advisory_feeds WHERE ecosystem = :name"
+    await db.transact(execute, delete, name=ecosystem)
 
 
 async def claim_due_feed(db: Database, ecosystems: Sequence[str]) -> Feed | None:
@@ -113,10 +115,6 @@ async def _ensure(tx: Transaction, ecosystems: Sequence[str], source: str) -> li
     )
     rows = await tx.fetch_all("SELECT ecosystem FROM advisory_feeds ORDER BY ecosystem")
     return [row["ecosystem"] for row in rows if row["ecosystem"] not in ecosystems]
-
-
-async def _delete(tx: Transaction, ecosystem: str) -> None:
-    await tx.execute("DELETE FROM advisory_feeds WHERE ecosystem = :name", name=ecosystem)
 
 
 async def _claim(

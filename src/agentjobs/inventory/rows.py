@@ -21,6 +21,7 @@ from agentjobs.repos.configuration import (
 from agentjobs.repos.rows import correct_head, request_scan
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.single_statement import execute
 
 # More rows in one transaction would block other writers for too long.
 ROWS_AT_ONCE = 1_000
@@ -91,7 +92,8 @@ async def store_in_batches(db: Database, repo_id: str, rows: IndexRows) -> Index
     dependencies = rows.dependencies or ()
     if len(dependencies) <= ROWS_AT_ONCE:
         return rows
-    await db.transact(_clear_digest, repo_id)
+    clear = "UPDATE repos SET dependencies_digest = NULL WHERE id = :id"
+    await db.transact(execute, clear, id=repo_id)
     for start in range(0, len(dependencies), ROWS_AT_ONCE):
         await db.transact(_UPSERT.run, dependencies[start : start + ROWS_AT_ONCE])
     while await db.transact(_delete_batch_from, repo_id, len(dependencies)):
@@ -164,10 +166,6 @@ async def _store_dependencies(
 ) -> None:
     await tx.execute("DELETE FROM dependencies WHERE repo_id = :repo_id", repo_id=repo_id)
     await _UPSERT.run(tx, rows)
-
-
-async def _clear_digest(tx: Transaction, repo_id: str) -> None:
-    await tx.execute("UPDATE repos SET dependencies_digest = NULL WHERE id = :id", id=repo_id)
 
 
 async def _delete_batch_from(tx: Transaction, repo_id: str, position: int) -> int:

@@ -18,6 +18,7 @@ from agentjobs.pulls import platform_pulls
 from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs.store.leases import backoff_ms
+from agentjobs.store.single_statement import execute
 
 MAX_BATCH = 100
 MAX_ATTEMPTS = 8
@@ -96,7 +97,10 @@ async def prune_hook_events(db: Database, now: int) -> int:
             f" ORDER BY h.received_at LIMIT {_PRUNE_BATCH}",
             most=MAX_STORED,
         )
-    return await db.transact(_delete, [row["id"] for row in rows]) if rows else 0
+    if not rows:
+        return 0
+    delete = "DELETE FROM forge_hints WHERE id IN (SELECT value FROM each(:ids))"
+    return await db.transact(execute, delete, ids=[row["id"] for row in rows])
 
 
 async def _record(
@@ -224,10 +228,4 @@ async def _postpone(tx: Transaction, due: DueHookEvent, reason: str) -> None:
         due_at=None if attempts >= MAX_ATTEMPTS else now + backoff,
         reason=reason,
         tries=attempts,
-    )
-
-
-async def _delete(tx: Transaction, ids: list[str]) -> int:
-    return await tx.execute(
-        "DELETE FROM forge_hints WHERE id IN (SELECT value FROM each(:ids))", ids=ids
     )
