@@ -231,12 +231,9 @@ class Gitea:
     async def may_write(self, repo: RepoAddress, login: str) -> bool:
         repository = _api_path(await self._full_name(repo))
         path = f"{repository}/collaborators{build_path(login)}/permission"
-        try:
-            access = await self._api.get_as(Access, path, needs=_ADMIN)
-        except ForgeError as error:
-            if error.fault == "gone":
-                return False
-            raise
+        access = await self._api.get_or_none(Access, path, needs=_ADMIN)
+        if access is None:
+            return False
         return access.may_write or await TeamAccess(self._api, repository).may_write(login)
 
     async def identity_of(self, login: str) -> Identity | None:

@@ -205,12 +205,8 @@ class GitHub:
     async def may_write(self, repo: RepoAddress, login: str) -> bool:
         api = self._access.api(_scope(repo))
         path = f"{_path(repo.full_name)}{build_path('collaborators', login, 'permission')}"
-        try:
-            return (await api.get_as(Role, path, needs=_METADATA)).may_write
-        except ApiError as error:
-            if error.fault == "gone":
-                return False
-            raise
+        role = await api.get_or_none(Role, path, needs=_METADATA)
+        return role is not None and role.may_write
 
     async def identity_of(self, login: str) -> Identity | None:
         return await identity_of_login(self._access.api(_ALL), self._url, login)
@@ -326,11 +322,5 @@ def _missing_scopes(scopes: set[str] | None, required: Mapping[str, str]) -> tup
 
 
 async def _has_branch(api: PlatformApi, full_name: str, branch: str) -> bool:
-    try:
-        path = f"{_path(full_name)}{build_path('branches', branch)}"
-        await api.get_as(Branch, path, needs=_CONTENTS)
-    except ApiError as error:
-        if error.fault != "gone":
-            raise
-        return False
-    return True
+    path = f"{_path(full_name)}{build_path('branches', branch)}"
+    return await api.get_or_none(Branch, path, needs=_CONTENTS) is not None

@@ -8,7 +8,7 @@ from agentjobs.forges.github.access import GitHubAccess
 from agentjobs.forges.github.app import Scope
 from agentjobs.forges.hook_requests import delete_hook, missing_as_denied
 from agentjobs.forges.http.client import PlatformApi, build_path
-from agentjobs.forges.protocol import ForgeError, RemoteHook, RepoAddress
+from agentjobs.forges.protocol import RemoteHook, RepoAddress
 from agentjobs.forges.text import one_line
 
 EVENTS = (
@@ -124,12 +124,8 @@ class GitHubHooks:
 
 async def app_hook_url(api: PlatformApi) -> str:
     """Where the App's webhook delivers to; empty if the App has none."""
-    try:
-        url = (await api.get_as(HookConfig, "/app/hook/config")).url
-    except ForgeError as error:
-        if error.fault != "gone":
-            raise
-        return ""
+    config = await api.get_or_none(HookConfig, "/app/hook/config")
+    url = "" if config is None else config.url
     return url if urlsplit(url).scheme in {"http", "https"} else ""
 
 
