@@ -48,10 +48,7 @@ class _Package(msgspec.Struct):
 
 
 def read_composer_json(content: bytes) -> ParsedManifest:
-    try:
-        project = parse_json(content, msgspec.json.Decoder(_Project))
-    except UnreadableManifest as error:
-        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
+    project = parse_json(content, msgspec.json.Decoder(_Project))
     warnings = Warnings()
     requirements = [
         *_requirements(project.require, _RUNTIME, warnings),
@@ -80,10 +77,7 @@ def _requirements(table: object, scope: Scope, warnings: Warnings) -> Iterator[R
 
 
 def read_composer_lock(content: bytes) -> ParsedManifest:
-    try:
-        document = parse_json(content, msgspec.json.Decoder(_Lock))
-    except UnreadableManifest as error:
-        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
+    document = parse_json(content, msgspec.json.Decoder(_Lock))
     warnings = Warnings()
     lock = Lock(warnings)
     packages: list[tuple[int, _Package]] = []
