@@ -7,7 +7,7 @@ import dataclasses
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -179,6 +179,16 @@ async def _head_of(remote: Remote, protocols: str) -> str | None:
 def _choose_branch(head: str | None, branches: dict[str, str]) -> str:
     candidates = (head, *_COMMON_BRANCHES)
     return next((name for name in candidates if name in branches), min(branches))
+
+
+async def update_refs(git_dir: Path, lines: Iterable[str]) -> None:
+    """Change all of them, or none. Raises GitError if one has moved."""
+    await git(
+        *("update-ref", "--no-deref", "--stdin"),
+        git_dir=git_dir,
+        input="".join(lines).encode(),
+        configuration=DURABLE,
+    )
 
 
 async def pack_refs(git_dir: Path) -> None:

@@ -7,7 +7,8 @@ import msgspec
 from agentjobs.forges.github.access import GitHubAccess
 from agentjobs.forges.github.app import Scope
 from agentjobs.forges.hook_requests import delete_hook, missing_as_denied
-from agentjobs.forges.http.client import PlatformApi, build_path
+from agentjobs.forges.http.client import PlatformApi
+from agentjobs.forges.http.urls import repo_path
 from agentjobs.forges.protocol import RemoteHook, RepoAddress
 from agentjobs.forges.text import one_line
 
@@ -140,5 +141,4 @@ def _line(text: str) -> str:
 
 
 def _path(repo: RepoAddress) -> str:
-    owner, _, name = repo.full_name.partition("/")
-    return f"{build_path('repos', owner, name)}/hooks"
+    return f"{repo_path(repo.full_name)}/hooks"
