@@ -10,8 +10,8 @@ import msgspec
 from agentjobs.advisories.sources.source import FeedWarning
 from agentjobs.clock import SECOND_MS
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs.store.leases import DueColumn, Lease, backoff_ms
-from agentjobs.store.single_statement import execute
 
 DUE = DueColumn("advisory_feeds", "ecosystem", "due_at", 60 * SECOND_MS)
 _FIRST_BACKOFF_MS = 60 * SECOND_MS
@@ -52,9 +52,24 @@ async def list_feeds(db: Database) -> list[Feed]:
     return [_feed(row) for row in rows]
 
 
-async def ensure_feeds(db: Database, ecosystems: Sequence[str], source: str) -> list[str]:
+@in_transaction
+async def ensure_feeds(tx: Transaction, ecosystems: Sequence[str], source: str) -> list[str]:
     """Create missing feeds, make those of another source due, and return other feeds."""
-    return await db.transact(_ensure, ecosystems, source)
+    for ecosystem in ecosystems:
+        await tx.execute(
+            "INSERT INTO advisory_feeds (ecosystem, source) VALUES (:ecosystem, :source)"
+            " ON CONFLICT DO NOTHING",
+            ecosystem=ecosystem,
+            source=source,
+        )
+    await tx.execute(
+        "UPDATE advisory_feeds SET due_at = 0 WHERE source <> :source AND checked_at IS NOT NULL"
+        " AND ecosystem IN (SELECT value FROM each(:ecosystems))",
+        source=source,
+        ecosystems=ecosystems,
+    )
+    rows = await tx.fetch_all("SELECT ecosystem FROM advisory_feeds ORDER BY ecosystem")
+    return [row["ecosystem"] for row in rows if row["ecosystem"] not in ecosystems]
 
 
 async def delete_feed(db: Database, ecosystem: str) -> None:
@@ -97,24 +112,6 @@ class FeedClaim:
     async def release(self) -> None:
         """Make the feed due for another process, because this one is stopping."""
         await self._lease.release(0)
-
-
-async def _ensure(tx: Transaction, ecosystems: Sequence[str], source: str) -> list[str]:
-    for ecosystem in ecosystems:
-        await tx.execute(
-            "INSERT INTO advisory_feeds (ecosystem, source) VALUES (:ecosystem, :source)"
-            " ON CONFLICT DO NOTHING",
-            ecosystem=ecosystem,
-            source=source,
-        )
-    await tx.execute(
-        "UPDATE advisory_feeds SET due_at = 0 WHERE source <> :source AND checked_at IS NOT NULL"
-        " AND ecosystem IN (SELECT value FROM each(:ecosystems))",
-        source=source,
-        ecosystems=ecosystems,
-    )
-    rows = await tx.fetch_all("SELECT ecosystem FROM advisory_feeds ORDER BY ecosystem")
-    return [row["ecosystem"] for row in rows if row["ecosystem"] not in ecosystems]
 
 
 async def _claim(

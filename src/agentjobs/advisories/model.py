@@ -7,13 +7,7 @@ from typing import Any
 import msgspec
 from packaging.utils import canonicalize_name
 
-from agentjobs.advisories.ranges import (
-    AffectedRange,
-    Event,
-    RangeKind,
-    spans_of,
-    unreadable_event,
-)
+from agentjobs.advisories.ranges import AffectedRange, Event, RangeKind, spans_of, unreadable_event
 from agentjobs.advisories.texts import AdvisoryText, parse_text
 from agentjobs.advisories.versions import version_key
 from agentjobs.settings.registries import ECOSYSTEMS

@@ -19,9 +19,9 @@ from agentjobs.repos.configuration import (
     parse_configuration,
 )
 from agentjobs.repos.rows import correct_head, request_scan
-from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.single_statement import execute
+from agentjobs.store.in_transaction import execute
+from agentjobs.store.insert_statement import insert_statement
 
 # More rows in one transaction would block other writers for too long.
 ROWS_AT_ONCE = 1_000
@@ -42,16 +42,7 @@ _COLUMNS = {
     "imported": "TEXT",
     "managed_by": "TEXT",
 }
-_KEY = ("repo_id", "position")
-_INSERT = f"INSERT INTO dependencies ({', '.join(_COLUMNS)})"
-_ON_CONFLICT = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in _COLUMNS if name not in _KEY
-)
-_UPSERT = BatchStatement(
-    _COLUMNS,
-    one=f"{_INSERT} VALUES ({', '.join(':' + name for name in _COLUMNS)}) {_ON_CONFLICT}",
-    many=f"{_INSERT} SELECT {', '.join(_COLUMNS)} FROM {{rows}} {_ON_CONFLICT}",
-)
+_UPSERT = insert_statement("dependencies", _COLUMNS, key=("repo_id", "position"))
 
 
 class IndexRows(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.single_statement import execute
+from agentjobs.store.in_transaction import execute
 
 _PUBLIC_URL = "public_url"
 
@@ -34,6 +34,14 @@ async def load_setting(db: Database, name: str) -> bytes | None:
     """As JSON; None if no service has stored it yet."""
     row = await db.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
     return None if row is None else row["value"].encode()
+
+
+async def setting_changed_at(db: Database, name: str) -> int | None:
+    """None if it was never stored."""
+    row = await db.fetch_one(
+        "SELECT updated_at FROM effective_settings WHERE name = :name", name=name
+    )
+    return None if row is None else row["updated_at"]
 
 
 async def store_public_url(db: Database, settings: Settings) -> None:

@@ -11,7 +11,7 @@ import re
 import secrets
 
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.single_statement import execute
+from agentjobs.store.in_transaction import execute
 
 _NONCE_BYTES = 12
 _is_nonce = re.compile(r"[A-Za-z0-9_-]{16}").fullmatch

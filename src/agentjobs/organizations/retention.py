@@ -3,7 +3,7 @@
 from agentjobs.clock import DAY_MS, HOUR_MS
 from agentjobs.organizations.throttle import WINDOW_MS
 from agentjobs.store.database import Database
-from agentjobs.store.single_statement import execute_many
+from agentjobs.store.in_transaction import execute_many
 
 _BATCH = 500
 _EXPIRED_ROWS = (

@@ -19,7 +19,7 @@ from agentjobs.safe_text import replace_unstorable
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
-from agentjobs.store.single_statement import execute
+from agentjobs.store.in_transaction import execute, in_transaction
 
 SESSION_PREFIX = "ajs_"
 TOPIC = "sessions"
@@ -86,28 +86,6 @@ def session_id(hashed: bytes) -> str:
     return bytes(hashed).hex()[:_ID_DIGITS]
 
 
-async def start_session(
-    db: Database,
-    settings: Settings,
-    user_id: str,
-    origin: Origin,
-    *,
-    organization_id: str | None = None,
-    replacing: str | None = None,
-    how: str | None = None,
-) -> str:
-    """Returns the token. `how` the user signed in is for the audit log; None writes no entry."""
-    return await db.transact(
-        open_session,
-        settings,
-        user_id,
-        origin,
-        organization_id=organization_id,
-        replacing=replacing,
-        how=how,
-    )
-
-
 async def open_session(
     tx: Transaction,
     settings: Settings,
@@ -118,7 +96,7 @@ async def open_session(
     replacing: str | None = None,
     how: str | None = None,
 ) -> str:
-    """`start_session` inside a transaction."""
+    """Returns the token. `how` the user signed in is for the audit log; None writes no entry."""
     user = await _select_organization(tx, user_id, organization_id)
     if replacing is not None:
         await delete_session(tx, replacing)
@@ -142,6 +120,9 @@ async def open_session(
         entry = audit.Entry(actor, "user.signed_in", user["email"], {"how": how})
         await audit.write(tx, user["organization_id"], entry)
     return token
+
+
+start_session = in_transaction(open_session)
 
 
 async def delete_session(tx: Transaction, token: str) -> None:

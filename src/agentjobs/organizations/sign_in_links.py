@@ -6,7 +6,7 @@ from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.single_statement import execute
+from agentjobs.store.in_transaction import execute
 
 LINK_PREFIX = "ajl_"
 

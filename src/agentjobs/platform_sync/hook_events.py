@@ -17,8 +17,8 @@ from agentjobs.identifiers import new_id
 from agentjobs.pulls import platform_pulls
 from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
+from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs.store.leases import backoff_ms
-from agentjobs.store.single_statement import execute
 
 MAX_BATCH = 100
 MAX_ATTEMPTS = 8
@@ -49,8 +49,9 @@ class DueHookEvent(msgspec.Struct, frozen=True):
     attempts: int
 
 
+@in_transaction
 async def record_hook_delivery(
-    db: Database,
+    tx: Transaction,
     connection_id: str,
     delivery_id: str,
     event: HookEvent | None,
@@ -60,7 +61,25 @@ async def record_hook_delivery(
 
     With `repo_id`, it is signed with the secret of that repository, and can name no other one.
     """
-    return await db.transact(_record, connection_id, delivery_id, event, repo_id)
+    await health.record_hook(tx, connection_id)
+    now = await tx.clock_ms()
+    if event is None or not await _is_connected(tx, connection_id, event, repo_id, now):
+        return "unconnected"
+    is_new = await tx.execute(
+        "INSERT INTO forge_hints (id, connection_id, delivery_id, kind, external_id, number,"
+        " received_at, due_at) VALUES (:id, :connection_id, :delivery_id, :kind, :external_id,"
+        " :number, :now, :now) ON CONFLICT (connection_id, delivery_id) DO NOTHING",
+        id=new_id("hnt"),
+        connection_id=connection_id,
+        delivery_id=delivery_id,
+        kind=event.kind,
+        external_id=event.external_id,
+        number=event.number,
+        now=now,
+    )
+    if is_new:
+        tx.announce(TOPIC)
+    return "new" if is_new else "known"
 
 
 async def process_hook_events(db: Database) -> int:
@@ -101,34 +120,6 @@ async def prune_hook_events(db: Database, now: int) -> int:
         return 0
     delete = "DELETE FROM forge_hints WHERE id IN (SELECT value FROM each(:ids))"
     return await db.transact(execute, delete, ids=[row["id"] for row in rows])
-
-
-async def _record(
-    tx: Transaction,
-    connection_id: str,
-    delivery_id: str,
-    event: HookEvent | None,
-    repo_id: str | None,
-) -> DeliveryStatus:
-    await health.record_hook(tx, connection_id)
-    now = await tx.clock_ms()
-    if event is None or not await _is_connected(tx, connection_id, event, repo_id, now):
-        return "unconnected"
-    is_new = await tx.execute(
-        "INSERT INTO forge_hints (id, connection_id, delivery_id, kind, external_id, number,"
-        " received_at, due_at) VALUES (:id, :connection_id, :delivery_id, :kind, :external_id,"
-        " :number, :now, :now) ON CONFLICT (connection_id, delivery_id) DO NOTHING",
-        id=new_id("hnt"),
-        connection_id=connection_id,
-        delivery_id=delivery_id,
-        kind=event.kind,
-        external_id=event.external_id,
-        number=event.number,
-        now=now,
-    )
-    if is_new:
-        tx.announce(TOPIC)
-    return "new" if is_new else "known"
 
 
 async def _is_connected(

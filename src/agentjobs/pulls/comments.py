@@ -15,7 +15,7 @@ from agentjobs.organizations import audit
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import Pull, check_local, get_pull
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.single_statement import execute
+from agentjobs.store.in_transaction import execute
 
 MAX_COMMENTS = 1_000
 MAX_BODY_CHARACTERS = 65_536

@@ -9,7 +9,7 @@ from agentjobs.clock import DAY_MS
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import Pull
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.single_statement import execute_many
+from agentjobs.store.in_transaction import execute_many
 
 RETENTION_MS = 180 * DAY_MS
 _BATCH = 500

@@ -10,13 +10,7 @@ from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.endpoints import (
-    Endpoint,
-    audit_entry,
-    find_endpoint,
-    org_flag,
-    update_row,
-)
+from agentjobs.webhooks.endpoints import Endpoint, audit_entry, find_endpoint, org_flag, update_row
 from agentjobs.webhooks.signing import (
     SecretOpener,
     new_secret,
