@@ -19,23 +19,6 @@ _MAX_WARNINGS = 100
 _decode_warnings = msgspec.json.Decoder(tuple[FeedWarning, ...]).decode
 
 
-class Feed(msgspec.Struct, frozen=True, kw_only=True):
-    """`newest` is the latest stored change, `etag` the revision of the last full archive."""
-
-    ecosystem: str
-    source: str
-    newest: str | None
-    etag: str | None
-    records: int
-    generation: int
-    synced_at: int | None
-    checked_at: int | None
-    due_at: int
-    error: str | None
-    failures: int
-    warnings: tuple[FeedWarning, ...]
-
-
 class SyncState(msgspec.Struct, frozen=True, kw_only=True):
     """The state that a synchronization stores for the next one."""
 
@@ -45,6 +28,17 @@ class SyncState(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     generation: int
     warnings: tuple[FeedWarning, ...]
+
+
+class Feed(SyncState, frozen=True, kw_only=True):
+    """`newest` is the latest stored change, `etag` the revision of the last full archive."""
+
+    ecosystem: str
+    synced_at: int | None
+    checked_at: int | None
+    due_at: int
+    error: str | None
+    failures: int
 
 
 async def list_feeds(db: Database) -> list[Feed]:
@@ -139,6 +133,7 @@ async def _succeed(
     tx: Transaction, ecosystem: str, due_at: int, synced: SyncState, next_in_seconds: float
 ) -> None:
     now = await tx.clock_ms()
+    warnings = msgspec.json.encode(_limit(synced.warnings)).decode()
     await tx.execute(
         "UPDATE advisory_feeds SET source = :source, newest = :newest, etag = :etag,"
         " records = :records, generation = :generation, warnings = :warnings, error = NULL,"
@@ -146,14 +141,9 @@ async def _succeed(
         " WHERE ecosystem = :ecosystem AND due_at = :due_at",
         ecosystem=ecosystem,
         due_at=due_at,
-        source=synced.source,
-        newest=synced.newest,
-        etag=synced.etag,
-        records=synced.records,
-        generation=synced.generation,
-        warnings=msgspec.json.encode(_limit(synced.warnings)).decode(),
         now=now,
         next=now + int(next_in_seconds * SECOND_MS),
+        **msgspec.structs.asdict(synced) | {"warnings": warnings},
     )
 
 

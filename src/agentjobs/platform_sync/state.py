@@ -1,5 +1,7 @@
 """The sync state of repositories, as pages show it: connection, last sync, errors."""
 
+from typing import Any
+
 import msgspec
 
 from agentjobs.connections.rows import count_repositories
@@ -9,8 +11,8 @@ from agentjobs.store.database import Database, Row
 MAX_LISTED = 100
 
 _FIELDS = (
-    "r.id, r.full_name, r.platform, r.head_commit, r.index_status, r.sync_due_at,"
-    " r.sync_failures, r.sync_error, r.synced_at"
+    "r.id, r.full_name, r.platform, r.head_commit, r.index_status, r.sync_due_at AS due_at,"
+    " r.sync_failures AS failures, r.sync_error AS error, r.synced_at"
 )
 
 
@@ -81,19 +83,10 @@ async def count_by_connection(db: Database, organization_id: str) -> dict[str, i
 
 
 def _state_from(row: Row, hook: HookRow | None) -> RepoSyncState:
-    return RepoSyncState(
-        id=row["id"],
-        full_name=row["full_name"],
-        platform=row["platform"],
-        url=f"{row['platform_url']}/{row['full_name']}",
-        is_new=not row["head_commit"],
-        index_status=row["index_status"],
-        due_at=row["sync_due_at"],
-        failures=row["sync_failures"],
-        error=row["sync_error"],
-        synced_at=row["synced_at"],
-        connection_id=row["connection_id"],
-        connection=row["connection"],
-        connection_error=row["connection_error"],
-        hook=hook,
-    )
+    own: dict[str, Any] = {
+        "url": f"{row['platform_url']}/{row['full_name']}",
+        "is_new": not row["head_commit"],
+        "hook": hook,
+    }
+    fields = {name: row[name] for name in RepoSyncState.__struct_fields__ if name not in own}
+    return RepoSyncState(**fields, **own)
