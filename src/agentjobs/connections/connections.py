@@ -22,13 +22,13 @@ from agentjobs.connections.validate import (
     validate_url,
 )
 from agentjobs.forges.connection import Connection, ConnectionKind
-from agentjobs.forges.protocol import Account
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database, IntegrityError, Row
+from agentjobs.store.in_transaction import in_transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +150,6 @@ async def remove_connection(db: Database, organization: str, name: str) -> Conne
     return connection
 
 
-async def record_check(
-    db: Database, connection_id: str, *, account: Account | None = None, error: str | None = None
-) -> None:
-    """Store the result of a check; without an account the stored one stays."""
-    await db.transact(health.record_check, connection_id, account, error)
-
-
 async def open_credential(
     db: Database, keys: SealingKeys, connection_id: str
 ) -> tuple[Connection, str]:
@@ -215,6 +208,8 @@ def hook_seal_context(organization_id: str, connection_id: str) -> tuple[str, ..
 def signing_seal_context(organization_id: str, connection_id: str) -> tuple[str, ...]:
     return ("forge-signing", organization_id, connection_id)
 
+
+record_check = in_transaction(health.record_check)
 
 SEALED_CREDENTIALS = tuple(
     sealed_column(

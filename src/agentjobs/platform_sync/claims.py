@@ -21,6 +21,12 @@ DUE = DueColumn("repos", "id", "sync_due_at", 30 * SECOND_MS, lease_column="sync
 # A repository whose hooks arrive is polled less often by this factor.
 _HOOK_FACTOR = 12
 _MAX_ERROR_LENGTH = 1_000
+# A repository that was made due meanwhile stays due.
+_RELEASE = (
+    "sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
+    " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
+    "  ELSE sync_lease_until END WHERE id = :id AND disconnected_at IS NULL"
+)
 
 
 class PlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,10 +192,7 @@ async def _finish(
         " whole_due_at = :whole_due_at,"
         # Events after the claim may not have been seen.
         " told_at = CASE WHEN told_at > :claimed_at THEN told_at END,"
-        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
-        " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
-        "  ELSE sync_lease_until END"
-        " WHERE id = :id AND disconnected_at IS NULL",
+        f" {_RELEASE}",
         id=due.repo.id,
         lease_until=lease_until,
         whole_due_at=whole_due_at,
@@ -206,11 +209,7 @@ async def _finish(
 
 async def _postpone(tx: Transaction, due: DueSync, lease_until: int, wait_seconds: float) -> None:
     await tx.execute(
-        "UPDATE repos SET"
-        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
-        " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
-        "  ELSE sync_lease_until END"
-        " WHERE id = :id AND disconnected_at IS NULL",
+        f"UPDATE repos SET {_RELEASE}",
         id=due.repo.id,
         lease_until=lease_until,
         due_at=await tx.clock_ms() + int(wait_seconds * SECOND_MS),
@@ -221,11 +220,7 @@ async def _fail(
     tx: Transaction, due: DueSync, lease_until: int, reason: str, pause_seconds: float | None
 ) -> None:
     await tx.execute(
-        "UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason,"
-        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
-        " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
-        "  ELSE sync_lease_until END"
-        " WHERE id = :id AND disconnected_at IS NULL",
+        f"UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason, {_RELEASE}",
         id=due.repo.id,
         lease_until=lease_until,
         due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
@@ -248,4 +243,4 @@ async def _fail_connection(tx: Transaction, due: DueSync, reason: str) -> None:
         reason=reason,
         due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
     )
-    await health.record_check(tx, due.repo.connection_id, None, reason)
+    await health.record_check(tx, due.repo.connection_id, error=reason)

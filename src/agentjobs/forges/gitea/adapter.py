@@ -123,7 +123,8 @@ class Gitea:
         missing = [
             scope
             for scope, (path, body) in probes.items()
-            if not await self._has_scope(scope, path, body)
+            # A request that must fail: Gitea cannot return a token's scopes.
+            if not await _is_in_scope(self._api.post(path, body, needs=scope))
         ]
         extras = () if await self._reads_organizations() else (_ORGANIZATION_FEATURES,)
         account = Account(
@@ -289,10 +290,6 @@ class Gitea:
             if error.is_temporary:
                 raise
             return None
-
-    async def _has_scope(self, scope: str, path: str, body: Mapping[str, str]) -> bool:
-        """Tries a request that must fail: Gitea cannot return a token's scopes."""
-        return await _is_in_scope(self._api.post(path, body, needs=scope))
 
     async def _reads_organizations(self) -> bool:
         path = f"{build_path('orgs', _NO_NAME)}/labels"

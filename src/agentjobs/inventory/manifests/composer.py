@@ -72,7 +72,8 @@ def _requirements(table: object, scope: Scope, warnings: Warnings) -> Iterator[R
     for name, specifier in table.items():
         if not isinstance(specifier, str):
             warnings.add(f"{name[:100]} is left out: its version is not a string")
-        elif _is_package(name):
+        # The names of PHP and its extensions have no vendor.
+        elif "/" in name:
             yield Requirement(name.lower(), specifier, _exact(specifier), scope)
 
 
@@ -120,10 +121,6 @@ def _find_positions(packages: list[tuple[int, _Package]]) -> dict[str, list[int]
 def _look_up(positions: dict[str, list[int]], names: Iterable[object]) -> tuple[int, ...]:
     lists = [positions.get(name.lower(), []) for name in names if isinstance(name, str)]
     return tuple(dict.fromkeys(position for numbers in lists for position in numbers))
-
-
-def _is_package(name: str) -> bool:
-    return "/" in name
 
 
 def _exact(specifier: str) -> str | None:
