@@ -47,6 +47,8 @@ from agentjobs.store.leases import ClaimLost, run_renewing
 
 MAX_BYTES = 10 * 2**30
 MAX_AT_ONCE = 4
+# Slow servers would otherwise keep other organizations waiting until the timeout of an hour.
+_MAX_SLOT_SECONDS = 600.0
 _STORE_RETRY_SECONDS = 5.0
 # How soon an import stops that another process cancelled.
 _RENEW_SECONDS = 3.0
@@ -97,7 +99,7 @@ class Imports:
         self._is_open = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting = asyncio.Lock()
-        self._slots = FairSlots(MAX_AT_ONCE, per_organization=1)
+        self._slots = FairSlots(MAX_AT_ONCE, per_organization=1, max_seconds=_MAX_SLOT_SECONDS)
 
     async def start(
         self,
