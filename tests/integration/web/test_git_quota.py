@@ -13,7 +13,7 @@ import pytest
 from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.store.opening import open_database
 from agentjobs.web.git.push_commands import pkt_line
-from tests.support.git_commands import commit_files
+from tests.support.git_commands import commit_files, git_output
 from tests.support.git_server import GitServer, serving, until
 from tests.support.local_repository import make_platform
 
@@ -55,11 +55,11 @@ async def test_above_the_quota_a_push_is_refused_and_git_says_why(server: GitSer
 
 
 async def test_repositories_that_were_disconnected_count(server: GitServer) -> None:
-    key = await server.platform.key(git_write=True)
-    clone = await server.clone(key)
+    clone = await server.clone(await server.platform.key(git_write=True))
     old = await server.platform.repo_row()
-    (server.platform.git_dir.with_name("repo_old.git")).mkdir()
-    (server.platform.git_dir.with_name("repo_old.git") / "filler").write_bytes(os.urandom(MIB))
+    old_files = server.platform.git_dir.with_name("repo_old.git")
+    old_files.mkdir()
+    (old_files / "filler").write_bytes(os.urandom(MIB))
     await server.platform.db.transact(
         lambda tx: tx.execute(
             "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
@@ -88,11 +88,11 @@ async def test_what_was_pushed_counts_at_once(server: GitServer) -> None:
 async def test_above_the_quota_branches_can_be_deleted_and_jobs_and_others_push(
     server: GitServer, tmp_path: Path
 ) -> None:
-    key = await server.platform.key(git_write=True)
-    clone = await server.clone(key)
-    assert (await server.git("push", "origin", "main:old", cwd=clone)).exit_code == 0
     fill(server)
-    await server.git("push", "origin", "main:new", cwd=clone)
+    git_output("branch", "old", "main", cwd=server.platform.git_dir)
+    clone = await server.clone(await server.platform.key(git_write=True))
+    refused = await server.git("push", "origin", "main:new", cwd=clone)
+    assert MESSAGE in refused.output
     deleted = await server.git("push", "origin", ":old", cwd=clone)
     assert deleted.exit_code == 0, deleted.output
 
