@@ -14,10 +14,12 @@ from agentjobs.workspace.copying import measure_tree
 
 _MEASURED_AT_ONCE = 4
 _VALID_SECONDS = 60.0
+# After a push, which git may complete with objects that were not sent.
+_SOON_SECONDS = 5.0
 
 
 class RepositoryQuota:
-    """Sizes are measured about once a minute; `add` counts what is written in between."""
+    """Sizes are measured once a minute, and soon after a change."""
 
     def __init__(self, db: Database, settings: Settings) -> None:
         self._db = db
@@ -43,7 +45,10 @@ class RepositoryQuota:
         return left_bytes
 
     def add(self, organization_id: str, size_bytes: int) -> None:
+        """Count what was received until all is measured again."""
         self._used[organization_id] += size_bytes
+        valid_until = self._valid_until.get(organization_id, 0)
+        self._valid_until[organization_id] = min(valid_until, time.monotonic() + _SOON_SECONDS)
 
     async def _measure(self, organization_id: str) -> None:
         # The files of disconnected ones stay until they are purged.
@@ -52,7 +57,8 @@ class RepositoryQuota:
             organization_id=organization_id,
         )
         paths = [repositories.path(self._root, row["id"]) for row in rows]
+        # A push that ends meanwhile shortens it.
+        self._valid_until[organization_id] = time.monotonic() + _VALID_SECONDS
         self._used[organization_id] = await asyncio.to_thread(
             lambda: sum(measure_tree(path)[1] for path in paths)
         )
-        self._valid_until[organization_id] = time.monotonic() + _VALID_SECONDS

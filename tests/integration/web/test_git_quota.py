@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 
+from agentjobs.repos import disk_quota
 from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.store.opening import open_database
 from agentjobs.web.git.push_commands import pkt_line
@@ -80,6 +81,23 @@ async def test_what_was_pushed_counts_at_once(server: GitServer) -> None:
     commit_files(clone, {"random.bin": os.urandom(MIB)}, "large")
     pushed = await server.git("push", "origin", "main", cwd=clone)
     assert pushed.exit_code == 0, pushed.output
+    commit_files(clone, {"new.txt": "1"}, "small")
+    pushed = await server.git("push", "origin", "main", cwd=clone)
+    assert MESSAGE in pushed.output
+
+
+async def test_a_small_push_that_git_completes_with_large_objects_is_measured_soon(
+    server: GitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_quota, "_SOON_SECONDS", 0, raising=False)
+    clone = await server.clone(await server.platform.key(git_write=True))
+    content = os.urandom(600 * 1024)
+    for _ in range(2):
+        # Git sends the second one as a difference, and stores both.
+        content += b"."
+        commit_files(clone, {"random.bin": content}, "change")
+        pushed = await server.git("push", "origin", "main", cwd=clone)
+        assert pushed.exit_code == 0, pushed.output
     commit_files(clone, {"new.txt": "1"}, "small")
     pushed = await server.git("push", "origin", "main", cwd=clone)
     assert MESSAGE in pushed.output

@@ -146,7 +146,8 @@ async def _pushing(
         if needs_quota:
             # Other pushes may have used it while this one waited.
             await context.repository_quota.check(access.organization_id)
-            context.repository_quota.add(access.organization_id, received.size_bytes or 0)
+            size_bytes = received.size_bytes or 0
+            stack.callback(context.repository_quota.add, access.organization_id, size_bytes)
         async with changing_repository(context.db, access.repo_id):
             # Receiving and waiting may have taken minutes: the job may be cancelled by now, the
             # key revoked or the repository disconnected.
