@@ -30,6 +30,7 @@ from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs.problems import Problem
 from agentjobs.repos.connect import NewRepo, insert_repository
+from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.repos.imports import rows
 from agentjobs.repos.imports.fetch import fetch_with_progress
 from agentjobs.repos.imports.progress import MinTransferRate
@@ -81,6 +82,7 @@ class Imports:
         db: Database,
         settings: Settings,
         repositories: RepositoriesDirectory,
+        quota: RepositoryQuota,
         certificates: Path | None = None,
         *,
         max_bytes: int = MAX_BYTES,
@@ -89,6 +91,7 @@ class Imports:
     ) -> None:
         self._db = db
         self._repositories = repositories
+        self._quota = quota
         self._root = settings.repositories_path
         self._free_space = FreeSpace(settings.repositories_path, settings.disk_floor_mib)
         self._allowed = _parse_allowed(settings)
@@ -113,6 +116,7 @@ class Imports:
         """Raises Problem for errors known immediately; the import's row reports later ones."""
         self._repositories.require()
         self._free_space.check()
+        await self._quota.check(organization.id)
         source = parse_source(address)
         header = authorization(user, token)
         full_name = validate_name(name) if name else derive_name(source.url, organization.name)
@@ -215,11 +219,12 @@ class Imports:
     async def _import(self, request: _ImportRequest, header: str | None) -> None:
         source = request.source
         directory = repositories.path(self._root, request.repo_id)
+        left_bytes = await self._quota.check(request.organization_id)
         async with open_tunnel(
             source.host,
             source.port,
             self._allowed,
-            max_bytes=self._max_bytes,
+            max_bytes=min(self._max_bytes, left_bytes),
             lookup=self._lookup,
         ) as (tunnel, proxy):
             remote = Remote(source.url, header, proxy, self._certificates)
@@ -230,6 +235,7 @@ class Imports:
                 self._new_min_rate(),
                 partial(self._report_progress, request),
             )
+        self._quota.add(request.organization_id, tunnel.received_bytes)
         try:
             await self._db.transact(_connect, request, imported)
         except IntegrityError:
