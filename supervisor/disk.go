@@ -91,9 +91,10 @@ func (g *diskGauge) measure() uint64 {
 	for _, path := range g.paths {
 		usage.addPath(path)
 	}
-	used := usage.bytes + deletedFileBytes(devicesOf(g.paths), g.stop)
+	deleted := findDeletedFiles(devicesOf(g.paths), g.stop)
+	used := usage.bytes + deleted.bytes
 	// What could not be read may hold all the space that was lost.
-	if !usage.isComplete && g.lost > used {
+	if !(usage.isComplete && deleted.isComplete()) && g.lost > used {
 		return g.lost
 	}
 	return used

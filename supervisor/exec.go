@@ -50,7 +50,7 @@ func becomeAgent(r *execRequest) error {
 		return err
 	}
 	syscall.Umask(r.Umask)
-	if err := setUnhandled(signalDefault); err != nil {
+	if err := setHarmfulSignals(signalDefault); err != nil {
 		return err
 	}
 	raiseOOMScore(r.OOMScore)

@@ -6,7 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// goSafely keeps the run when a goroutine panics: a crash of this process would kill the agent.
+// goSafely keeps the run when a goroutine panics: a crash of this process would kill the agent. Using a
+// nil pointer is no panic here, see faultSignals.
 func goSafely(work func()) {
 	go func() {
 		defer func() {

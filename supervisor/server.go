@@ -9,11 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 )
 
 const (
-	maxUnauthenticated = 8
+	maxUnauthenticated = 32
 	helloTimeout       = 10 * time.Second
 	readBufferBytes    = 64 * 1024
 	// After an error such as too many open files.
@@ -28,7 +29,7 @@ type server struct {
 	listener   net.Listener
 	tls        *tls.Config
 	hasNetwork bool
-	free       chan struct{}
+	waiting    waiting
 }
 
 func listen(s *supervisor) (*server, error) {
@@ -46,7 +47,6 @@ func listen(s *supervisor) (*server, error) {
 			SessionTicketsDisabled:      true,
 			DynamicRecordSizingDisabled: true,
 		},
-		free: make(chan struct{}, maxUnauthenticated),
 	}, nil
 }
 
@@ -61,12 +61,8 @@ func (s *server) serve() {
 			connection.Close()
 			continue
 		}
-		select {
-		case s.free <- struct{}{}:
-			goSafely(func() { s.authenticate(connection) })
-		default:
-			connection.Close()
-		}
+		s.waiting.add(connection)
+		goSafely(func() { s.authenticate(connection) })
 	}
 }
 
@@ -77,6 +73,7 @@ func (s *server) authenticate(raw net.Conn) {
 	_ = connection.SetDeadline(time.Now().Add(helloTimeout))
 	reader := bufio.NewReaderSize(connection, readBufferBytes)
 	hello, err := s.readHello(reader)
+	s.waiting.remove(raw)
 	if err != nil {
 		return
 	}
@@ -86,7 +83,6 @@ func (s *server) authenticate(raw net.Conn) {
 }
 
 func (s *server) readHello(reader *bufio.Reader) (*message, error) {
-	defer func() { <-s.free }()
 	f, err := readFrame(reader, maxHelloBytes)
 	if err != nil {
 		return nil, err
@@ -103,6 +99,53 @@ func (s *server) readHello(reader *bufio.Reader) (*message, error) {
 		return nil, errProtocol
 	}
 	return hello, nil
+}
+
+// waiting are the connections that have not authenticated yet, oldest first.
+type waiting struct {
+	mutex       sync.Mutex
+	connections []net.Conn
+}
+
+// add closes the oldest connection of the address with the most if there are too many, so that nobody
+// can keep out a worker, which has another address.
+func (w *waiting) add(connection net.Conn) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.connections = append(w.connections, connection)
+	if len(w.connections) > maxUnauthenticated {
+		w.removeAt(w.mostCrowded()).Close()
+	}
+}
+
+func (w *waiting) remove(connection net.Conn) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for i := range w.connections {
+		if w.connections[i] == connection {
+			w.removeAt(i)
+			return
+		}
+	}
+}
+
+func (w *waiting) removeAt(i int) net.Conn {
+	removed := w.connections[i]
+	w.connections = append(w.connections[:i], w.connections[i+1:]...)
+	return removed
+}
+
+func (w *waiting) mostCrowded() (index int) {
+	counts := make(map[string]int)
+	most := 0
+	// Backwards: the oldest connection of an address completes its count.
+	for i := len(w.connections) - 1; i >= 0; i-- {
+		host, _, _ := net.SplitHostPort(w.connections[i].RemoteAddr().String())
+		if counts[host]++; counts[host] >= most {
+			most, index = counts[host], i
+		}
+	}
+	return index
 }
 
 // isFromInside tells the agent's own connections, which could use up the unauthenticated ones.

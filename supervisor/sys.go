@@ -19,8 +19,8 @@ const (
 
 	signalDefault  = 0
 	signalIgnored  = 1
-	firstUnhandled = 32
-	lastUnhandled  = 34
+	firstQueued    = 32
+	lastQueued     = 64
 	signalSetBytes = 8
 
 	atFDCWD           = -0x64
@@ -30,6 +30,13 @@ const (
 	// As many as could ever block in the kernel at the same time.
 	threads = 24
 )
+
+// faultSignals end a Go program if sigqueue(3) or F_SETSIG sends them: they have another cause then than
+// with kill(2), and Go takes them for its own faults.
+var faultSignals = []syscall.Signal{
+	syscall.SIGILL, syscall.SIGTRAP, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV, syscall.SIGSTKFLT,
+	syscall.SIGSYS,
+}
 
 func prctl(option, first, second uintptr) error {
 	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, option, first, second, 0, 0, 0); errno != 0 {
@@ -56,16 +63,20 @@ func absorbSignals() error {
 		for range signals {
 		}
 	}()
-	return setUnhandled(signalIgnored)
+	return setHarmfulSignals(signalIgnored)
 }
 
-// setUnhandled sets what happens on the signals that Go leaves to C libraries. By default they would
-// end even the first process, if they arrive while its first thread blocks signals.
-func setUnhandled(handler uintptr) error {
+// setHarmfulSignals sets what happens on fault signals and on those that the kernel queues: handling
+// a full queue takes seconds, and Go leaves some of them to C libraries. A real fault is never ignored.
+func setHarmfulSignals(handler uintptr) error {
 	action := sigaction{handler: handler}
-	for number := uintptr(firstUnhandled); number <= lastUnhandled; number++ {
+	numbers := faultSignals
+	for number := syscall.Signal(firstQueued); number <= lastQueued; number++ {
+		numbers = append(numbers, number)
+	}
+	for _, number := range numbers {
 		_, _, errno := syscall.RawSyscall6(
-			syscall.SYS_RT_SIGACTION, number, uintptr(unsafe.Pointer(&action)), 0, signalSetBytes, 0, 0)
+			syscall.SYS_RT_SIGACTION, uintptr(number), uintptr(unsafe.Pointer(&action)), 0, signalSetBytes, 0, 0)
 		if errno != 0 {
 			return errno
 		}

@@ -1,4 +1,4 @@
-"""Runs one seed: a fleet, jobs and faults, the wait until all is settled, and the checks."""
+"""Runs a schedule: a fleet, jobs and faults, the wait until all is settled, and the checks."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from random import Random
@@ -21,8 +21,9 @@ import httpx
 import agentjobs
 from tests.faults.checker import AcceptedJob, Checker, count_workers, is_settled
 from tests.faults.deployment import REPO, Deployment, Engine
-from tests.faults.fleet import Fleet, can_fill_disks, prepared_fleet
+from tests.faults.fleet import Fleet, prepared_fleet
 from tests.faults.injection import Injector
+from tests.faults.machine import can_fill_disks, can_limit_processes
 from tests.faults.phases import listening
 from tests.faults.platform import SHOP
 from tests.faults.schedule import FAULT_SECONDS, PlannedJob, Schedule, Topology, plan
@@ -38,7 +39,7 @@ _PAUSE_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Result:
-    seed: int
+    name: str
     topology: str
     jobs: int
     faults: Counter[str]
@@ -46,11 +47,13 @@ class Result:
     kept: int
     seconds: float
     violations: list[str]
+    directory: Path
 
     def line(self) -> str:
-        outcome = "; ".join(self.violations) or "ok"
+        outcome = "; ".join([*self.violations, f"files in {self.directory}"])
+        outcome = outcome if self.violations else "ok"
         return (
-            f"seed {self.seed} ({self.topology}): {self.jobs} jobs, {self.faults.total()} faults,"
+            f"{self.name} ({self.topology}): {self.jobs} jobs, {self.faults.total()} faults,"
             f" {self.takeovers} takeovers, {self.kept} kept, {self.seconds:.1f} s: {outcome}"
         )
 
@@ -60,26 +63,45 @@ def run_seed(
     seed: int,
     fault_seconds: float = FAULT_SECONDS,
     topology: Topology | None = None,
+    source: Path | None = None,
 ) -> Result:
-    """The files of a run with violations are kept, and the result names their directory."""
     schedule = plan(
-        seed, engine.name, fault_seconds, topology=topology, can_fill_disks=can_fill_disks()
+        seed,
+        engine.name,
+        fault_seconds,
+        topology=topology,
+        can_fill_disks=can_fill_disks(),
+        can_limit_processes=can_limit_processes(),
     )
-    directory = Path(tempfile.mkdtemp(prefix=f"agentjobs-faults-{engine.name}-{seed}-"))
+    return run_schedule(engine, f"seed {seed}", schedule, fault_seconds, source)
+
+
+def run_schedule(
+    engine: Engine,
+    name: str,
+    schedule: Schedule,
+    fault_seconds: float = FAULT_SECONDS,
+    source: Path | None = None,
+) -> Result:
+    """The files of a run with violations are kept, and the result names their directory.
+
+    `source` is another one than that of the tests, for the processes of the fleet.
+    """
+    prefix = f"agentjobs-faults-{engine.name}-{name.replace(' ', '-')}-"
+    directory = Path(tempfile.mkdtemp(prefix=prefix))
     started = time.monotonic()
     run = _Run(schedule, fault_seconds)
     try:
-        with engine.deploy(schedule, directory) as deployment:
+        with engine.deploy(schedule, directory, source) as deployment:
             run.play(deployment)
     except AssertionError as error:
         run.violations.append(str(error))
     if run.violations:
-        run.violations.append(f"files in {directory}")
         (directory / "violations").write_text("\n".join(run.violations))
     else:
         shutil.rmtree(directory)
     return Result(
-        seed,
+        name,
         schedule.topology,
         len(schedule.jobs),
         Counter(each.fault for each in run.fleet.disturbances) if run.fleet else Counter(),
@@ -87,6 +109,7 @@ def run_seed(
         run.kept,
         time.monotonic() - started,
         run.violations,
+        directory,
     )
 
 
@@ -109,6 +132,8 @@ class _Run:
                 _wait_until_ready(fleet, injector, self._schedule)
                 accepted = self._run_jobs(fleet, injector)
                 self.violations += fleet.stop()
+                if self._schedule.cancels_jobs:
+                    accepted = [replace(job, is_cancelled=True) for job in accepted]
                 checker = Checker(fleet, self._schedule, accepted, injector.reports)
                 self.violations += asyncio.run(checker.check(deployment.url))
                 self.violations += checker.leftovers()
@@ -153,7 +178,8 @@ class _Run:
             injector.step()
             is_due = time.monotonic() > polled_at + _POLL_SECONDS
             # While a fault lasts, the database may be away.
-            if is_due and not injector.is_active and all(job.done() for job in jobs):
+            is_over = not injector.is_active and all(job.done() for job in jobs)
+            if is_due and is_over and not injector.is_busy():
                 if asyncio.run(is_settled(fleet.deployment.url)):
                     return
                 polled_at = time.monotonic()
@@ -169,7 +195,9 @@ def _wait_until_ready(fleet: Fleet, injector: Injector, schedule: Schedule) -> N
         time.sleep(_PAUSE_SECONDS)  # between two polls
         if _respond(fleet) and asyncio.run(count_workers(fleet.deployment.url)) >= workers:
             packages = {report.package for report in injector.reports}
-            assert packages == {agentjobs.__file__}, f"the processes have loaded {packages}"
+            source = fleet.deployment.source or Path(agentjobs.__file__).parents[1]
+            expected = str(source / "agentjobs" / "__init__.py")
+            assert packages == {expected}, f"the processes have loaded {packages}"
             return
     raise AssertionError("the fleet is not ready")
 

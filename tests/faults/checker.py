@@ -6,8 +6,11 @@ The rules, none of which depends on clocks of different machines:
 - A job that was answered with 202 exists once and entered exactly one final state, once.
 - It failed only for what its agent did, because a client cancelled it, or with `worker_lost` after
   as many lost claims as the settings allow. Each lost claim that counts has a fault as its cause.
-- It has one pull request if it completed and none otherwise, with one commit: that of the job.
-- No claim began an agent after the work of the job was kept, which the fences order.
+- A claim counts as lost only if its process has ended: one that was cut off returns.
+- It has one pull request if it completed and none otherwise, with one commit: that of the job. A
+  job that was cancelled has no branch, unless something happened while it was pushed.
+- No claim began an agent after the work of the job was kept, which the fences order, or pushed.
+- The log has the lines of each run once and in order; if the run ended by itself, all of them.
 - A claim was ended, and a job was started, by the process that holds the claim, or by others after
   the lease expired, for a cancel, or to keep finished work (PostgreSQL only: it knows the writer).
 - Every event has a delivery, which was received or has failed after all retries. An event arrives
@@ -16,7 +19,7 @@ The rules, none of which depends on clocks of different machines:
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,13 +28,13 @@ from agentjobs.store.opening import open_unchecked
 from tests.faults import history
 from tests.faults.fleet import Fleet
 from tests.faults.phases import Report
+from tests.faults.run_checks import FINAL, check_logs, check_parallel
 from tests.faults.schedule import OF_PLATFORM, OF_RECEIVER, Schedule
 from tests.support.service import git
 
-FINAL = ("completed", "failed", "cancelled")
 MAX_ATTEMPTS = 4
-# The defaults of the service: two lost workers are retried.
-LOST_RUNS = 3
+RETRIES = "AGENTJOBS_LOST_WORKER_RETRIES"
+_DEFAULT_RETRIES = "2"
 LOST_PREPARATIONS = 10
 _LETTERS = {
     "job.queued": "Q",
@@ -47,6 +50,10 @@ _UNSETTLED = (
     "SELECT (SELECT count(*) FROM jobs WHERE status IN ('queued', 'running'))"
     " + (SELECT count(*) FROM deliveries WHERE status = 'pending') AS open"
 )
+
+
+def letters(events: Iterable[Row]) -> str:
+    return "".join(_LETTERS[row["event"]] for row in events)
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,9 @@ class Checker:
         self._schedule = schedule
         self._accepted = {job.id: job for job in accepted}
         self._reports = reports
+        self._claimed = {
+            (report.job_id, report.fence): report for report in reports if report.phase == "claimed"
+        }
         self.takeovers = 0
         self.kept = 0
 
@@ -107,11 +117,13 @@ class Checker:
             return [
                 *self._check_jobs(jobs, lost),
                 *self._check_lost_claims(lost),
+                *check_parallel(self._reports, self._schedule.max_parallel),
                 *self.check_history(changes),
                 *await self._check_events(db, jobs),
                 *await self._check_pulls(db, jobs),
                 *await self._check_deliveries(db),
                 *await self._check_kept_work(db),
+                *await check_logs(db, jobs, changes, self._reports),
             ]
         finally:
             await db.close()
@@ -150,20 +162,25 @@ class Checker:
         codes = {_FAILURE_OF.get(accepted.agent)}
         if accepted.is_cancelled:
             codes.add("cancelled")
-        started = [bool(row["started"]) for row in lost if row["job_id"] == job["id"]]
-        if sum(started) >= LOST_RUNS or len(started) - sum(started) >= LOST_PREPARATIONS:
+        started = [
+            bool(row["started"])
+            for row in lost
+            if row["job_id"] == job["id"] and self._is_lost(row)
+        ]
+        retries = int(dict(self._schedule.settings).get(RETRIES, _DEFAULT_RETRIES))
+        if sum(started) > retries or len(started) - sum(started) >= LOST_PREPARATIONS:
             codes.add("worker_lost")
         return job["error_code"] in codes
 
+    def _is_lost(self, claim: Row) -> bool:
+        """Whatever the store says: a worker that has not ended was only cut off, and returned."""
+        report = self._claimed.get((claim["job_id"], claim["fence"]))
+        return report is None or report.pid != self._fleet.processes[report.process].pid
+
     def _check_lost_claims(self, lost: list[Row]) -> Iterator[str]:
         """A worker that nothing happened to is never counted as lost."""
-        claimed = {
-            (report.job_id, report.fence): report
-            for report in self._reports
-            if report.phase == "claimed"
-        }
         for row in lost:
-            report = claimed.get((row["job_id"], row["fence"]))
+            report = self._claimed.get((row["job_id"], row["fence"]))
             if not row["was_alive"] and not self._was_disturbed(report):
                 yield (
                     f"claim {row['fence']} of {row['job_id']} counts as lost, but nothing happened"
@@ -193,11 +210,11 @@ class Checker:
             self.takeovers += max(0, claims - 1)
 
     def _check_agents(self, job_id: str, rows: list[Row]) -> Iterator[str]:
-        agents = [
-            report.fence
-            for report in self._reports
-            if (report.job_id, report.phase) == (job_id, "started")
-        ]
+        reports = [report for report in self._reports if report.job_id == job_id]
+        agents = [report.fence for report in reports if report.phase == "started"]
+        phases = [report.phase for report in reports]
+        if "pushed" in phases and "started" in phases[phases.index("pushed") :]:
+            yield f"{job_id} ran its agent after its work was pushed"
         started = {row["fence"] for row in rows if row["status"] == "running"}
         kept = [row["fence"] for row in rows if row["kept"] is not None]
         for fence in agents:
@@ -239,14 +256,14 @@ class Checker:
         violations = []
         for job in jobs:
             events = [row for row in rows if row["job_id"] == job["id"]]
-            letters = "".join(_LETTERS[row["event"]] for row in events)
-            if not LEGAL_EVENTS.fullmatch(letters):
-                violations.append(f"{job['id']} has the events {letters}")
+            order = letters(events)
+            if not LEGAL_EVENTS.fullmatch(order):
+                violations.append(f"{job['id']} has the events {order}")
             if [row["sequence"] for row in events] != list(range(1, len(events) + 1)):
                 violations.append(f"{job['id']} lacks an event")
-            if ("C" in letters) != (job["status"] == "completed"):
-                violations.append(f"{job['id']} is {job['status']} with the events {letters}")
-            if "QC" in letters and job["kept_at"] is None:
+            if ("C" in order) != (job["status"] == "completed"):
+                violations.append(f"{job['id']} is {job['status']} with the events {order}")
+            if "QC" in order and job["kept_at"] is None:
                 violations.append(f"{job['id']} completed without a run")
         return violations
 
@@ -311,6 +328,8 @@ class Checker:
                 violations.append(f"{job['id']}, its pull request and its branch differ")
             if head is not None and _commits(repository, head) != 1:
                 violations.append(f"the branch of {job['id']} has several commits")
+            if head is not None and job["status"] == "cancelled" and not self._fleet.was_disturbed:
+                violations.append(f"{job['id']} was cancelled and has a branch")
             violations += self._check_platform(job)
         violations += [f"pull request of {branch} has no job" for branch in pull_of]
         known = {"main", *(job["branch"] for job in jobs)}

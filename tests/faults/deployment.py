@@ -56,6 +56,10 @@ class Deployment:
     receiver: WebhookReceiver
     environment: dict[str, str]
     url_of: Callable[[str], str]
+    # Between the workers and the service, also for git.
+    service_proxy: TcpProxy | None = None
+    # Where the processes load the service from, if that is not the source of the tests.
+    source: Path | None = None
     database: "DatabaseServer | None" = None
     database_name: str = ""
     proxy: TcpProxy | None = None
@@ -84,6 +88,7 @@ class DatabaseServer:
         self.standby: PostgresCluster | None = None
         self.pooler: PgBouncer | None = None
         self._is_away = False
+        self._frozen = contextlib.ExitStack()
         self._start()
         for role in ROLES:
             self.primary.sql(f'CREATE ROLE "{role}" SUPERUSER LOGIN')
@@ -91,12 +96,20 @@ class DatabaseServer:
     def kill(self) -> None:
         if not self._is_away:
             self._is_away = True
+            self.thaw()
             self.primary.kill()
 
     def restore(self) -> None:
         if self._is_away:
             self._start()
             self._is_away = False
+
+    def freeze(self) -> None:
+        """It keeps all connections, and answers nothing."""
+        self._frozen.enter_context(self.primary.frozen())
+
+    def thaw(self) -> None:
+        self._frozen.close()
 
     def add_standby(self) -> None:
         """It confirms every commit, so that a promotion loses nothing."""
@@ -168,8 +181,9 @@ class Engine:
         if name == "postgresql":
             self._server = DatabaseServer(migrated)
             self._stack.callback(self._server.remove)
-        self._platform_proxy = TcpProxy()
+        self._platform_proxy, self._service_proxy = TcpProxy(), TcpProxy()
         self._stack.callback(self._platform_proxy.close)
+        self._stack.callback(self._service_proxy.close)
         self._receiver = WebhookReceiver()
         self._receiver.restore()
         self._receiver_url = self._stack.enter_context(receiver(self._respond)).url
@@ -182,7 +196,9 @@ class Engine:
         return self._receiver.respond(request)
 
     @contextlib.contextmanager
-    def deploy(self, schedule: Schedule, directory: Path) -> Iterator[Deployment]:
+    def deploy(
+        self, schedule: Schedule, directory: Path, source: Path | None = None
+    ) -> Iterator[Deployment]:
         template = self._template(has_platform=schedule.topology is Topology.PLATFORM)
         shutil.copytree(template.directory / "repositories", directory / "repositories")
         self._receiver = WebhookReceiver()
@@ -195,7 +211,15 @@ class Engine:
                 stack.enter_context(platform.running())
                 environment |= _environment_of(platform)
             deployment = Deployment(
-                directory, "", template.key, self._receiver, environment, str, platform=platform
+                directory,
+                "",
+                template.key,
+                self._receiver,
+                environment,
+                str,
+                self._service_proxy,
+                source,
+                platform=platform,
             )
             if self._server is None:
                 self._use_file(template, schedule, deployment)
@@ -203,8 +227,11 @@ class Engine:
                 stack.enter_context(
                     self._using_server(self._server, template, schedule, deployment)
                 )
-            yield deployment
-            self._receiver.restore()
+            try:
+                yield deployment
+            finally:
+                self._receiver.restore()
+                self._service_proxy.restore()
 
     def _use_file(self, template: _Template, schedule: Schedule, deployment: Deployment) -> None:
         # Beside the files of the only process, the database shares its disk.
@@ -247,6 +274,7 @@ class Engine:
         finally:
             if deployment.proxy is not None:
                 deployment.proxy.close()
+            server.thaw()
             if server.pooler is not None:
                 server.pooler.remove()
                 server.pooler = None

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import socket
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,15 +21,18 @@ NAME = "FAULTS_PROCESS"
 SETUP = f"{__name__}:install"
 # The first report of a process.
 BEGUN = "begun"
+# A line of an agent: its run and the line's number.
+LINE = re.compile(r"^([0-9a-f]{8}-[0-9a-f-]{27})-(\d+)$", re.MULTILINE)
 
 
 class Failpoint(NamedTuple):
-    """A function, and the phases that its call and its return mean."""
+    """A function, and the phases that its call and its return mean, if they are about something."""
 
     module: str
     function: str
     before: str = ""
     after: str = ""
+    is_reached: Callable[[tuple[Any, ...], Any], bool] = lambda _arguments, _result: True
 
 
 _JOBS = (
@@ -43,16 +47,34 @@ _JOBS = (
     Failpoint("agentjobs.jobs.run.kept_work", "keep_finished_work", after="keeping"),
     Failpoint("agentjobs.loops.job_loop", "keep_finished_work", after="keeping"),
     Failpoint("agentjobs.loops.job_loop", "finish_job", before="finishing", after="finished"),
+    # Output of an agent is stored.
+    Failpoint(
+        "agentjobs.jobs.logs.writer",
+        "append_chunk",
+        before="logging",
+        is_reached=lambda arguments, _: LINE.search(arguments[2]) is not None,
+    ),
+)
+# Every process looks for lost jobs; most of the time there are none.
+_RESCUE = (
+    Failpoint(
+        "agentjobs.loops.rescue_loop",
+        "rescue_lost_jobs",
+        after="rescued",
+        is_reached=lambda _, jobs: bool(jobs),
+    ),
 )
 _DELIVERIES = (Failpoint("agentjobs.webhooks.sender", "send", before="sending", after="sent"),)
 _API = (
     Failpoint("agentjobs.web.api.jobs", "create_job", after="accepted"),
+    # The push is authorized and waits for the repository.
+    Failpoint("agentjobs.web.git.routes", "changing_repository", before="authorized"),
     Failpoint("agentjobs.web.git.routes", "record_push", before="received"),
 )
 _OF_ROLE = {
-    "up": (*_JOBS, *_DELIVERIES, *_API),
-    "serve": (*_DELIVERIES, *_API),
-    "worker": (*_JOBS, *_DELIVERIES),
+    "up": (*_JOBS, *_RESCUE, *_DELIVERIES, *_API),
+    "serve": (*_RESCUE, *_DELIVERIES, *_API),
+    "worker": (*_JOBS, *_RESCUE, *_DELIVERIES),
 }
 
 
@@ -88,8 +110,8 @@ def _report(path: str, process: str, phase: str, job_id: str, fence: int) -> Non
 def _wrap(
     original: Callable[..., Any], point: Failpoint, report: Callable[[str, str, int], None]
 ) -> Callable[..., Any]:
-    def reach(phase: str, arguments: tuple[Any, ...]) -> None:
-        if phase:
+    def reach(phase: str, arguments: tuple[Any, ...], result: object = None) -> None:
+        if phase and point.is_reached(arguments, result):
             report(phase, *_claim(arguments))
 
     if not inspect.iscoroutinefunction(original):
@@ -98,7 +120,7 @@ def _wrap(
         def call(*arguments: Any, **options: Any) -> Any:
             reach(point.before, arguments)
             result = original(*arguments, **options)
-            reach(point.after, arguments)
+            reach(point.after, arguments, result)
             return result
 
         return call
@@ -107,7 +129,7 @@ def _wrap(
     async def call_async(*arguments: Any, **options: Any) -> Any:
         reach(point.before, arguments)
         result = await original(*arguments, **options)
-        reach(point.after, arguments)
+        reach(point.after, arguments, result)
         return result
 
     return call_async

@@ -1,21 +1,30 @@
 """The processes of one run, restarted when they die, and how each fault begins and ends."""
 
 import contextlib
-import os
 import shutil
 import signal
-import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
+
 from tests.faults import failpoints
 from tests.faults.deployment import Deployment
+from tests.faults.machine import (
+    can_fill_disks,
+    fill,
+    freeze,
+    mount,
+    process_limit,
+    thaw,
+    unmount,
+)
+from tests.faults.process import FleetProcess, FleetService
 from tests.faults.schedule import LOCAL, Fault, PlannedFault, Schedule, Topology
-from tests.support import preloaded_cli
 from tests.support.postgres import free_port
-from tests.support.service import Service
 
 STOP_SECONDS = 60.0
 LEASE_SECONDS = 4.0
@@ -32,13 +41,15 @@ SETTINGS = {
     "AGENTJOBS_WEBHOOK_LEASE_SECONDS": "6",
     "AGENTJOBS_DISK_FLOOR_MIB": "4",
 }
-# Every run of an agent makes another commit.
-_CHANGE = "cat /proc/sys/kernel/random/uuid > edited.txt"
+# Every run of an agent makes another commit, and prints lines with its own identifier.
+LINES = 20
+_BEGIN = f"run=$(cat /proc/sys/kernel/random/uuid); seq -f $run-%g {LINES // 2}"
+_END = f"seq -f $run-%g {LINES // 2 + 1} {LINES}"
 _SCRIPTS = {
-    "edit": _CHANGE,
-    "slow": f"sleep 4; {_CHANGE}",
-    "idle": "sleep 4",
-    "crash": "sleep 4; exit 3",
+    "edit": f"{_BEGIN}; {_END}; echo $run > edited.txt",
+    "slow": f"{_BEGIN}; sleep 4; {_END}; echo $run > edited.txt",
+    "idle": f"{_BEGIN}; sleep 4; {_END}",
+    "crash": f"{_BEGIN}; sleep 4; {_END}; exit 3",
 }
 _AGENT = """
 [[agents]]
@@ -48,6 +59,13 @@ command = ["sh", "-c", "{script}"]
 environment = {{ FAULT_RUN = "{mark}" }}
 """
 _DISK_MIB = 48
+_MEMORY_MARGIN_BYTES = 4 * 1024**2
+_STALLS = (
+    *(Fault.DATABASE_STALLED, Fault.PLATFORM_STALLED),
+    *(Fault.SERVICE_STALLED, Fault.RECEIVER_HANGS),
+)
+# No fault sends these signals.
+_CRASHES = (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV)
 _FAKETIME = "*/faketime/libfaketime.so.1"
 _SIGNALS = {
     Fault.KILL: signal.SIGKILL,
@@ -57,79 +75,14 @@ _SIGNALS = {
 }
 
 
-def can_fill_disks() -> bool:
-    """Only root can mount a small file system for each process."""
-    return os.geteuid() == 0
-
-
-@dataclass(frozen=True)
+@dataclass
 class Disturbance:
     """A fault that happened. `process` is empty if it met all processes."""
 
     fault: Fault
     process: str
     began_ms: int
-    seconds: float
-
-    @property
-    def ended_ms(self) -> int:
-        return self.began_ms + int(self.seconds * 1_000)
-
-
-class _Service(Service):
-    """Logs beside its data directory, whose disk may be full."""
-
-    @property
-    def log_file(self) -> Path:
-        return self.data_dir.with_suffix(".log")
-
-    def log(self) -> str:
-        return self.log_file.read_text()
-
-
-@dataclass
-class FleetProcess:
-    """`is_away` while it must not be restarted."""
-
-    name: str
-    service: _Service
-    preload: tuple[tuple[str, str], ...] = ()
-    is_away: bool = False
-    exit_codes: list[int] = field(default_factory=list)
-
-    def spawn(self) -> None:
-        """Unlike `Service.start`, does not wait until the process is ready: it may never be."""
-        service, command = self.service, self.service.command
-        listening = () if "worker" in command else ("--port", str(service.port))
-        arguments = [*command, "--data-dir", str(service.data_dir), *listening]
-        with service.log_file.open("a") as log:
-            service.process = preloaded_cli.start(
-                arguments,
-                service._environment(),
-                log,
-                setup=failpoints.SETUP,
-                preload=self.preload,
-            )
-
-    @property
-    def clock(self) -> Path:
-        return self.service.data_dir.with_suffix(".clock")
-
-    @property
-    def filler(self) -> Path:
-        return self.service.data_dir / "filler"
-
-    def set_clock(self, difference_seconds: float) -> None:
-        """At once: libfaketime may read the file at any time."""
-        new = self.clock.with_suffix(".new")
-        new.write_text(f"{difference_seconds:+.3f}\n")
-        new.rename(self.clock)
-
-    def has_ended(self) -> bool:
-        return self.service.process is None or self.service.process.poll() is not None
-
-    def end_code(self) -> int | None:
-        return None if self.service.process is None else self.service.process.returncode
+    ended_ms: int = sys.maxsize
 
 
 @dataclass
@@ -143,6 +96,11 @@ class Fleet:
     def directory(self) -> Path:
         return self.deployment.directory
 
+    @property
+    def was_disturbed(self) -> bool:
+        """Otherwise its clients only cancelled their jobs."""
+        return any(each.fault is not Fault.CANCEL for each in self.disturbances)
+
     def urls(self) -> list[str]:
         services = [each.service for each in self.processes.values()]
         return [f"http://127.0.0.1:{each.port}/v1" for each in services if each.port]
@@ -151,16 +109,16 @@ class Fleet:
         for process in self.processes.values():
             process.spawn()
 
-    def begin(self, planned: PlannedFault, target: str) -> None:
+    def begin(self, planned: PlannedFault, target: str) -> Disturbance:
         is_local = planned.fault in LOCAL
         at_ms = time.time_ns() // 1_000_000
-        self.disturbances.append(
-            Disturbance(planned.fault, target if is_local else "", at_ms, planned.seconds)
-        )
+        disturbance = Disturbance(planned.fault, target if is_local else "", at_ms)
+        self.disturbances.append(disturbance)
         if is_local:
             self._begin_in(self.processes[target], planned)
         else:
             self._effects()[planned.fault][0]()
+        return disturbance
 
     def end(self, planned: PlannedFault, target: str) -> None:
         """Undo a fault that lasts. The first end of overlapping faults of a kind ends all."""
@@ -172,12 +130,25 @@ class Fleet:
             process.service.signal(signal.SIGCONT)
         elif planned.fault is Fault.DISK_FULL:
             process.filler.unlink(missing_ok=True)
+        elif planned.fault is Fault.DISK_FROZEN:
+            thaw(process.service.data_dir)
+        elif planned.fault is Fault.NO_PROCESSES and process.process_limit is not None:
+            process.process_limit.lift()
+        elif planned.fault is Fault.NO_MEMORY:
+            process.set_memory(None)
         elif planned.fault is Fault.AWAY:
             process.is_away = False
 
     def _begin_in(self, process: FleetProcess, planned: PlannedFault) -> None:
         if planned.fault is Fault.DISK_FULL:
-            _fill(process.filler)
+            fill(process.filler)
+        elif planned.fault is Fault.DISK_FROZEN:
+            freeze(process.service.data_dir)
+        elif planned.fault is Fault.NO_PROCESSES:
+            assert process.process_limit is not None
+            process.process_limit.close()
+        elif planned.fault is Fault.NO_MEMORY:
+            process.set_memory(_MEMORY_MARGIN_BYTES)
         elif planned.fault is Fault.CLOCK_STEP:
             process.set_clock(planned.step_seconds)
         else:
@@ -185,14 +156,17 @@ class Fleet:
             if not process.has_ended():
                 process.service.signal(_SIGNALS[planned.fault])
 
-    def _effects(self) -> dict[Fault, tuple[Callable[[], None], Callable[[], None]]]:
+    def _effects(self) -> dict[Fault, tuple[Callable[[], object], Callable[[], object]]]:
         """How the faults that meet all processes begin and end."""
         deployment = self.deployment
         receiver = deployment.receiver
-        effects: dict[Fault, tuple[Callable[[], None], Callable[[], None]]] = {
+        effects: dict[Fault, tuple[Callable[[], object], Callable[[], object]]] = {
             Fault.RECEIVER_FAILS: (lambda: setattr(receiver, "status", 500), receiver.restore),
             Fault.RECEIVER_HANGS: (receiver.answers.clear, receiver.restore),
+            Fault.CANCEL: (self._cancel_jobs, lambda: None),
         }
+        if (service := deployment.service_proxy) is not None:
+            effects[Fault.SERVICE_STALLED] = (service.stall, service.restore)
         if (platform := deployment.platform) is not None:
             effects |= {
                 Fault.PLATFORM_DROPPED: (platform.proxy.drop, platform.restore),
@@ -207,31 +181,61 @@ class Fleet:
         if (database := deployment.database) is not None:
             effects |= {
                 Fault.DATABASE_KILLED: (database.kill, database.restore),
+                Fault.DATABASE_FROZEN: (database.freeze, database.thaw),
                 Fault.STANDBY_PROMOTED: (database.promote, lambda: None),
                 Fault.POOLER_KILLED: (database.kill_pooler, database.restore_pooler),
             }
+        stalls = [effects[fault] for fault in _STALLS if fault in effects]
+        effects[Fault.NETWORK_FROZEN] = (
+            lambda: [begin() for begin, _ in stalls],
+            lambda: [end() for _, end in stalls],
+        )
         return effects
+
+    def _cancel_jobs(self) -> None:
+        """With the last service, because another one may be waiting for this fault to begin."""
+        headers = {"Authorization": f"Bearer {self.deployment.key}"}
+        with httpx.Client(base_url=self.urls()[-1], headers=headers, timeout=30) as client:
+            for job in client.get("/jobs").raise_for_status().json()["jobs"]:
+                client.post(f"/jobs/{job['job_id']}/cancel").raise_for_status()
 
     def restart_ended(self) -> None:
         """What a supervisor such as systemd does."""
         for process in self.processes.values():
             if not process.is_away and process.has_ended():
-                process.exit_codes.append(process.end_code() or 0)
+                if not self._was_short_of(process):
+                    process.exit_codes.append(process.end_code() or 0)
                 _close(process)
                 process.spawn()
+
+    def _was_short_of(self, process: FleetProcess) -> bool:
+        """Whether it may have been unable to start, for lack of threads or memory."""
+        return any(
+            disturbance.fault in (Fault.NO_PROCESSES, Fault.NO_MEMORY)
+            and disturbance.process == process.name
+            and disturbance.ended_ms > process.spawned_ms
+            for disturbance in self.disturbances
+        )
 
     def stop(self) -> list[str]:
         """Stop all processes as an operator would; returns what did not stop as it should."""
         for process in self.processes.values():
             process.service.stop(STOP_SECONDS)
-        return [
-            f"{name} ended with code {process.end_code()}"
+        ends = {name: process.end_code() for name, process in self.processes.items()}
+        crashes = [
+            (name, code)
             for name, process in self.processes.items()
-            if process.end_code()
+            for code in process.exit_codes
+            if -code in _CRASHES
+        ]
+        return [
+            f"{name} ended with code {code}" for name, code in (*ends.items(), *crashes) if code
         ]
 
     def kill(self) -> None:
         for process in self.processes.values():
+            # Nothing on a frozen disk ends.
+            thaw(process.service.data_dir)
             if not process.has_ended():
                 process.service.kill()
 
@@ -241,16 +245,17 @@ def prepared_fleet(deployment: Deployment, schedule: Schedule, mark: str) -> Ite
     """The processes have their files and are not started yet; at the end they are killed."""
     fleet = Fleet(deployment, mark)
     with contextlib.ExitStack() as stack:
-        public_url = ""
+        faults = {each.fault for each in schedule.faults}
         for name in schedule.processes:
-            process = _create(deployment, schedule.topology, name, public_url)
+            process = _create(deployment, schedule, name)
             fleet.processes[name] = process
-            public_url = process.service.environment["AGENTJOBS_PUBLIC_URL"]
+            if Fault.NO_PROCESSES in faults:
+                process.process_limit = stack.enter_context(process_limit(f"{mark}-{name}"))
             directory = process.service.data_dir
             directory.mkdir()
             if can_fill_disks():
-                _mount(directory)
-                stack.callback(_unmount, directory)
+                mount(directory, _DISK_MIB, can_freeze=Fault.DISK_FROZEN in faults)
+                stack.callback(unmount, directory)
             (directory / "agentjobs.toml").write_text(
                 "".join(
                     _AGENT.format(id=agent, script=script, mark=mark)
@@ -265,53 +270,39 @@ def prepared_fleet(deployment: Deployment, schedule: Schedule, mark: str) -> Ite
         yield fleet
 
 
-def _create(deployment: Deployment, topology: Topology, name: str, public_url: str) -> FleetProcess:
+def _create(deployment: Deployment, schedule: Schedule, name: str) -> FleetProcess:
     command = name.partition("-")[0]
     port = 0 if command == "worker" else free_port()
+    proxy = deployment.service_proxy
+    assert proxy is not None
+    if name == schedule.processes[0]:
+        proxy.target_port = port
     environment = {
         **SETTINGS,
+        **dict(schedule.settings),
         **deployment.environment,
         "AGENTJOBS_DATABASE_URL": deployment.url_of(name),
         "AGENTJOBS_REPOSITORIES_DIR": str(deployment.repositories),
-        "AGENTJOBS_PUBLIC_URL": public_url or f"http://127.0.0.1:{port}",
+        "AGENTJOBS_PUBLIC_URL": f"http://127.0.0.1:{proxy.port}",
         failpoints.SOCKET: str(deployment.directory / "phases"),
         failpoints.NAME: name,
     }
-    service = _Service(deployment.directory / name, environment, (command,), port=port)
+    service = FleetService(deployment.directory / name, environment, (command,), port=port)
     process = FleetProcess(name, service)
-    if topology is Topology.CLOCKS:
+    if deployment.source is not None:
+        process.preload = (("PYTHONPATH", str(deployment.source)),)
+    if schedule.topology is Topology.CLOCKS:
         library = next(Path("/usr/lib").glob(_FAKETIME), None)
         assert library, "libfaketime is not installed: apt-get install libfaketime"
         process.set_clock(0)
         service.environment["FAKETIME_TIMESTAMP_FILE"] = str(process.clock)
-        process.preload = (
+        process.preload += (
             ("LD_PRELOAD", str(library)),
             ("FAKETIME_CACHE_DURATION", "1"),
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
             ("NO_FAKE_STAT", "1"),
         )
     return process
-
-
-def _mount(directory: Path) -> None:
-    options = f"size={_DISK_MIB}m,mode=0755"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "faults", str(directory)], check=True)
-
-
-def _unmount(directory: Path) -> None:
-    """What it contains stays in the directory below it, for those who look for a reason."""
-    copy = directory.with_suffix(".files")
-    shutil.copytree(directory, copy, symlinks=True, ignore_dangling_symlinks=True)
-    subprocess.run(["umount", "-l", str(directory)], check=True)
-    shutil.rmtree(directory)
-    copy.rename(directory)
-
-
-def _fill(path: Path) -> None:
-    """Take all space that is free."""
-    status = os.statvfs(path.parent)
-    with contextlib.suppress(OSError), path.open("ab") as file:
-        os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
 
 
 def _close(process: FleetProcess) -> None:

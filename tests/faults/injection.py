@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 
-from tests.faults.fleet import Fleet
+from tests.faults.fleet import Disturbance, Fleet
 from tests.faults.phases import Report
 from tests.faults.schedule import PlannedFault, Schedule
 
+# The last phase of every run, whatever its outcome.
+ENDING = "finishing"
 _PAUSE_SECONDS = 0.02
 _REPLY_SECONDS = 30.0
 
@@ -35,6 +37,8 @@ class Injector:
             queue.SimpleQueue()
         )
         self._by_phase = [each for each in schedule.faults if each.phase]
+        # The number of the end that is due for each fault that lasts.
+        self._lasting: dict[int, PlannedFault] = {}
 
     def open(self, seconds: float) -> None:
         """No fault begins later than this."""
@@ -49,30 +53,52 @@ class Injector:
         """In a thread of its own, while the process waits."""
         with self._lock:
             self.reports.append(report)
-            planned = self._take(report.phase)
-            if planned is not None and planned.delay:
-                self._begin_later(planned.delay, planned, report.process)
-                return
-        if planned is not None:
-            has_begun = threading.Event()
-            self._waiting.put((planned, report.process, has_begun))
+            self._end_early(report.phase)
+            begun = [self._begin_at(planned, report) for planned in self._take(report.phase)]
+        for has_begun in begun:
             has_begun.wait(_REPLY_SECONDS)
 
-    def _take(self, phase: str) -> PlannedFault | None:
+    def _begin_at(self, planned: PlannedFault, report: Report) -> threading.Event:
+        has_begun = threading.Event()
+        if planned.delay:
+            self._begin_later(planned.delay, planned, report.process)
+            has_begun.set()
+        else:
+            self._waiting.put((planned, report.process, has_begun))
+        return has_begun
+
+    def _take(self, phase: str) -> list[PlannedFault]:
         self._reached[phase] += 1
         if time.monotonic() > self._closes_at:
-            return None
-        for planned in self._by_phase:
-            if (planned.phase, planned.occurrence) == (phase, self._reached[phase]):
-                self._by_phase.remove(planned)
-                return planned
-        return None
+            return []
+        reached = (phase, self._reached[phase])
+        due = [each for each in self._by_phase if (each.phase, each.occurrence) == reached]
+        self._by_phase = [each for each in self._by_phase if each not in due]
+        return due
+
+    def _end_early(self, phase: str) -> None:
+        numbers = [number for number, each in self._lasting.items() if each.until == phase]
+        self._due = [
+            (0.0 if number in numbers else at, number, act) for at, number, act in self._due
+        ]
+        heapq.heapify(self._due)
 
     @property
     def is_active(self) -> bool:
         """Whether a fault lasts, or will begin at its time."""
         with self._lock:
-            return bool(self._due) or not self._waiting.empty()
+            return bool(self._due or self._lasting) or not self._waiting.empty()
+
+    def is_busy(self) -> bool:
+        """Whether a living process has not ended a run that it has begun."""
+        with self._lock:
+            ended = {(each.job_id, each.fence) for each in self.reports if each.phase == ENDING}
+            return any(
+                report.phase == "claimed"
+                and (report.job_id, report.fence) not in ended
+                and report.pid == self._fleet.processes[report.process].pid
+                for report in self.reports
+            )
 
     def step(self) -> None:
         """Do what is due; restart what ended."""
@@ -91,15 +117,29 @@ class Injector:
         has_begun.set()
 
     def _begin(self, planned: PlannedFault, target: str) -> None:
-        self._fleet.begin(planned, target)
-        self._later(planned.seconds, lambda: self._fleet.end(planned, target))
+        disturbance = self._fleet.begin(planned, target)
+        with self._lock:
+            number = next(self._numbers)
+            self._lasting[number] = planned
+            end = (
+                time.monotonic() + planned.seconds,
+                number,
+                lambda: self._end(number, planned, target, disturbance),
+            )
+            heapq.heappush(self._due, end)
+
+    def _end(
+        self, number: int, planned: PlannedFault, target: str, disturbance: Disturbance
+    ) -> None:
+        self._fleet.end(planned, target)
+        disturbance.ended_ms = time.time_ns() // 1_000_000
+        with self._lock:
+            del self._lasting[number]
 
     def _begin_later(self, seconds: float, planned: PlannedFault, target: str) -> None:
-        self._add(seconds, lambda: self._begin(planned, target))
-
-    def _later(self, seconds: float, act: Callable[[], None]) -> None:
-        with self._lock:
-            self._add(seconds, act)
-
-    def _add(self, seconds: float, act: Callable[[], None]) -> None:
-        heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), act))
+        begin = (
+            time.monotonic() + seconds,
+            next(self._numbers),
+            lambda: self._begin(planned, target),
+        )
+        heapq.heappush(self._due, begin)

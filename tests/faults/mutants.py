@@ -1,21 +1,17 @@
-"""Defects that a campaign must detect, as edits of a copy of the source.
+"""Defects that the checker must detect, as edits of a copy of the source.
 
-`python -m tests.faults --mutant finish-without-fence --topology fleet --seeds 34-40` runs seeds
-with the copy until a violation is found. Every process reports from where it loaded the service, so
-that a run with another copy fails. The defences overlap: a push that is not refused, for example,
-is mostly replaced by that of the next claim, and needs more seeds.
+Each has a scenario that finds it, which `tests/mutants` runs with and without the defect. The
+defences overlap: a random schedule needs many seeds. Every process reports from where it loaded
+the service, so that a run with another copy fails.
 """
 
-import os
+import contextlib
 import shutil
-import subprocess
-import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# The exit code of a campaign that found one.
-VIOLATION = 3
 _SOURCE = Path(__file__).parents[2] / "src"
 
 
@@ -28,77 +24,203 @@ class Edit:
     new: str
 
 
-MUTANTS: dict[str, tuple[Edit, ...]] = {
+@dataclass(frozen=True)
+class Mutant:
+    """`scenario` is the schedule that detects it, and `violation` a part of what that names."""
+
+    scenario: str
+    violation: str
+    edits: tuple[Edit, ...]
+
+
+OF_CLAIMS: dict[str, Mutant] = {
     # A worker whose claim has ended can still store the outcome of its run.
-    "finish-without-fence": (
-        Edit("jobs/queue/transition.py", "(fence = {held_fence} AND lease", "(lease"),
-        Edit(
-            "jobs/queue/finish.py",
-            '{(row["id"], row["fence"]): row for row in rows}',
-            '{(job.id, job.fence): row for row in rows for job in jobs if job.id == row["id"]}',
+    "finish-without-fence": Mutant(
+        "late-failure",
+        "changed it to failed under claim",
+        (
+            Edit("jobs/queue/transition.py", "(fence = {held_fence} AND lease", "(lease"),
+            Edit(
+                "jobs/queue/finish.py",
+                '{(row["id"], row["fence"]): row for row in rows}',
+                '{(job.id, job.fence): row for row in rows for job in jobs if job.id == row["id"]}',
+            ),
         ),
     ),
-    # A worker whose claim has ended can still push to a platform (--topology platform).
-    "push-without-claim": (
-        Edit("jobs/run/hosted_repo.py", "if self.is_remote and not await", "if False and await"),
-    ),
-    # The agent runs again although its work was kept.
-    "kept-work-ignored": (
-        Edit("jobs/run/run.py", "if run.job.kept_at is not None:", "if False:"),
-        Edit("jobs/queue/transition.py", '" AND jobs.kept_at IS NULL"', '""'),
-    ),
-    # Of several events that are stored together, only the first one is delivered.
-    "event-dropped": (
-        Edit(
-            "webhooks/events.py",
-            "    return deliveries\n",
-            "    return deliveries[:1]\n",
-        ),
-    ),
-    # A job whose worker was lost is not completed by its open pull request.
-    "pull-request-forgotten": (
-        Edit("jobs/queue/rescue.py", "    if pull is None:\n", "    if True:\n"),
-        Edit(
-            "jobs/run/earlier_attempt.py",
-            "if head is None else PushedWork(base, head)",
-            "if True else PushedWork(base, head or base)",
+    # A job that is complete can be completed again.
+    "completed-twice": Mutant(
+        "late-completion",
+        "has the events QSCRCR",
+        (
+            Edit("jobs/queue/transition.py", "in sources_of(to))", "in {*sources_of(to), *FINAL})"),
+            Edit(
+                "jobs/queue/transition.py",
+                "(fence = {held_fence} AND lease_owner IS NOT NULL)",
+                "(fence >= {held_fence})",
+            ),
         ),
     ),
     # A worker that was only cut off counts as a lost one.
-    "cut-off-counts": (
-        Edit("jobs/queue/lost_claims.py", "SET was_alive = TRUE", "SET was_alive = FALSE"),
-        Edit("jobs/queue/lost_claims.py", "w.heartbeat_at > j.lease_expires_at", "1 = 0"),
+    "cut-off-counts": Mutant(
+        "cut-off-then-killed",
+        "is failed: worker_lost",
+        (
+            Edit("jobs/queue/lost_claims.py", "SET was_alive = TRUE", "SET was_alive = FALSE"),
+            Edit("jobs/queue/lost_claims.py", "w.heartbeat_at > j.lease_expires_at", "1 = 0"),
+        ),
+    ),
+    # Nobody learns that a job has returned to the queue.
+    "event-lost": Mutant(
+        "late-failure",
+        "lacks an event",
+        (
+            Edit(
+                "jobs/queue/transition.py",
+                "    emitted = [_EVENT_OF[change.to]]\n",
+                "    emitted = [_EVENT_OF[change.to]] if change.to != QUEUED else []\n",
+            ),
+        ),
     ),
 }
+OF_OUTAGES: dict[str, Mutant] = {
+    # Leases that expired while the database hung are those of lost workers.
+    "hang-counts": Mutant(
+        "database-hangs",
+        "is failed: worker_lost",
+        (
+            Edit("jobs/queue/rescue.py", "    if not may_judge():\n", "    if False:\n"),
+            Edit(
+                "jobs/queue/rescue.py",
+                'report_ms is None or row["lease_expires_at"] + report_ms <= now',
+                "True",
+            ),
+        ),
+    ),
+    # A job fails because the machine of its worker has no process left.
+    "shortage-fails-job": Mutant(
+        "no-processes",
+        "is failed: sandbox_error",
+        (
+            Edit("jobs/run/failures.py", "    if is_host_exhausted(error):\n", "    if False:\n"),
+            Edit(
+                "sandbox/protocol.py", "HostExhausted(SandboxLost)", "HostExhausted(SandboxError)"
+            ),
+        ),
+    ),
+    # A job fails because the machine of its worker had no memory to watch the agent's limits.
+    "unwatched-fails-job": Mutant(
+        "no-memory",
+        "is failed: agent_failed",
+        (Edit("sandbox/bubblewrap.py", "(NO_HOST_MEMORY, UNMEASURED)", "(NO_HOST_MEMORY,)"),),
+    ),
+    # A worker that lost its claims takes as many jobs as before.
+    "starved-claims-all": Mutant(
+        "two-jobs-lost",
+        "2 jobs ran at a time",
+        (Edit("loops/load_control.py", "max(1, self._limit // 2)", "self._slots"),),
+    ),
+    # Of several events that are stored together, only the first one is delivered.
+    "delivery-lost": Mutant(
+        "database-away-while-logging",
+        "has 0 deliveries",
+        (Edit("webhooks/events.py", "    return deliveries\n", "    return deliveries[:1]\n"),),
+    ),
+    # Output that could not be stored at once is gone.
+    "log-line-lost": Mutant(
+        "database-away-while-logging",
+        "lines of its last run",
+        (
+            Edit(
+                "jobs/logs/writer.py",
+                "                self._pending.appendleft(chunk)\n",
+                "",
+            ),
+        ),
+    ),
+}
+OF_PUBLISHING: dict[str, Mutant] = {
+    # A worker whose claim has ended goes on, and can still push to a platform.
+    "push-without-claim": Mutant(
+        "late-push",
+        "its pull request and its branch differ",
+        (
+            Edit(
+                "jobs/run/hosted_repo.py", "if self.is_remote and not await", "if False and await"
+            ),
+            Edit(
+                "loops/job_loop.py",
+                "        if self.stop_outcome is not None:\n            return\n",
+                "        if self.stop_outcome is not None or isinstance(outcome, Abandoned):\n"
+                "            return\n",
+            ),
+        ),
+    ),
+    # A push that waited for its repository lands although its job was cancelled meanwhile.
+    "push-after-cancel": Mutant(
+        "cancelled-before-push",
+        "was cancelled and has a branch",
+        (
+            Edit(
+                "web/git/routes.py",
+                "            (await authorize(request)).check_write()\n",
+                "",
+            ),
+        ),
+    ),
+    # The agent runs again although its work was kept.
+    "kept-work-ignored": Mutant(
+        "drained-while-pushing",
+        "ran its agent after its work was kept",
+        (
+            Edit("jobs/run/run.py", "if run.job.kept_at is not None:", "if False:"),
+            Edit("jobs/queue/transition.py", '" AND jobs.kept_at IS NULL"', '""'),
+        ),
+    ),
+    # The agent runs again although its pull request is open.
+    "pull-request-forgotten": Mutant(
+        "killed-after-publishing",
+        "ran its agent after its work was pushed",
+        (
+            Edit("jobs/queue/rescue.py", "    if pull is None:\n", "    if True:\n"),
+            Edit(
+                "jobs/run/earlier_attempt.py",
+                "if head is None else PushedWork(base, head)",
+                "if True else PushedWork(base, head or base)",
+            ),
+        ),
+    ),
+    # Every attempt has a branch of its own, and so a pull request.
+    "published-twice": Mutant(
+        "killed-after-opening",
+        "has no job",
+        (
+            Edit(
+                "jobs/queue/claim.py",
+                'branch=row["branch"],',
+                'branch=row["branch"] + str(row["fence"]),',
+            ),
+            Edit(
+                "jobs/run/hosted_repo.py", "if self.is_remote and not await", "if False and await"
+            ),
+        ),
+    ),
+}
+MUTANTS = {**OF_CLAIMS, **OF_OUTAGES, **OF_PUBLISHING}
 
 
-def run_mutant(name: str, arguments: list[str]) -> int:
-    """0 if a seed detects the mutant. `arguments` are those of the campaign."""
-    directory = Path(tempfile.mkdtemp(prefix="agentjobs-mutant-"))
+@contextlib.contextmanager
+def mutated(name: str) -> Iterator[Path]:
+    """A copy of the source with the defect."""
+    directory = Path(tempfile.mkdtemp(prefix=f"agentjobs-mutant-{name}-"))
     try:
+        # With the compiled modules, which are valid for the copies.
         shutil.copytree(_SOURCE, directory / "src")
-        for edit in MUTANTS[name]:
-            _apply(edit, directory / "src" / "agentjobs" / edit.module)
-        rest = [each for each in arguments if each not in ("--mutant", name)]
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.faults", *rest, "--until-violation"],
-            env={**os.environ, "PYTHONPATH": str(directory / "src")},
-            check=False,
-        )
+        for edit in MUTANTS[name].edits:
+            path = directory / "src" / "agentjobs" / edit.module
+            path.write_text(_edited(edit, path))
+        yield directory / "src"
     finally:
         shutil.rmtree(directory)
-    return 0 if done.returncode == VIOLATION else 1
-
-
-def check_mutants() -> None:
-    """Raises AssertionError if an edit no longer fits the source."""
-    for edits in MUTANTS.values():
-        for edit in edits:
-            _edited(edit, _SOURCE / "agentjobs" / edit.module)
-
-
-def _apply(edit: Edit, path: Path) -> None:
-    path.write_text(_edited(edit, path))
 
 
 def _edited(edit: Edit, path: Path) -> str:

@@ -1,4 +1,7 @@
-"""A random schedule of jobs and faults, the same for the same seed. Knows no process."""
+"""A schedule of jobs and faults: random, and the same for the same seed. Knows no process.
+
+`scenarios.py` has those that are written by hand.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,10 +21,14 @@ class Fault(StrEnum):
     TERMINATE = "terminate"
     AWAY = "away"
     DISK_FULL = "disk-full"
+    DISK_FROZEN = "disk-frozen"
+    NO_PROCESSES = "no-processes"
+    NO_MEMORY = "no-memory"
     CLOCK_STEP = "clock-step"
     DATABASE_KILLED = "database-killed"
     DATABASE_DROPPED = "database-dropped"
     DATABASE_STALLED = "database-stalled"
+    DATABASE_FROZEN = "database-frozen"
     STANDBY_PROMOTED = "standby-promoted"
     POOLER_KILLED = "pooler-killed"
     PLATFORM_DROPPED = "platform-dropped"
@@ -29,6 +36,10 @@ class Fault(StrEnum):
     PLATFORM_FAILS = "platform-fails"
     RECEIVER_FAILS = "receiver-fails"
     RECEIVER_HANGS = "receiver-hangs"
+    SERVICE_STALLED = "service-stalled"
+    NETWORK_FROZEN = "network-frozen"
+    # No fault, but a client's; only scenarios plan it.
+    CANCEL = "cancel"
 
 
 class Topology(StrEnum):
@@ -58,7 +69,15 @@ OF_DATABASE = (Fault.DATABASE_KILLED, Fault.DATABASE_DROPPED, Fault.DATABASE_STA
 OF_RECEIVER = (Fault.RECEIVER_FAILS, Fault.RECEIVER_HANGS)
 OF_PLATFORM = (Fault.PLATFORM_DROPPED, Fault.PLATFORM_STALLED, Fault.PLATFORM_FAILS)
 # Meets one process: the one that is named, or the one that reached the phase.
-LOCAL = (*OF_PROCESSES, Fault.DISK_FULL, Fault.CLOCK_STEP)
+LOCAL = (
+    *OF_PROCESSES,
+    *(Fault.DISK_FULL, Fault.DISK_FROZEN, Fault.NO_PROCESSES, Fault.NO_MEMORY, Fault.CLOCK_STEP),
+)
+# Nothing fails, and nothing answers either, possibly for longer than a lease.
+_FROZEN = (
+    *(Fault.DATABASE_FROZEN, Fault.DISK_FROZEN),
+    *(Fault.SERVICE_STALLED, Fault.NETWORK_FROZEN),
+)
 # What a topology is for, so that each of its schedules has it.
 _PURPOSE: dict[Topology, tuple[Fault, ...]] = {
     Topology.POOLED: (Fault.POOLER_KILLED,),
@@ -105,7 +124,10 @@ _TAKEOVER_PHASES = {
 
 @dataclass(frozen=True)
 class PlannedFault:
-    """Begins at a time, or `delay` after a phase was reached for the `occurrence`-th time."""
+    """Begins at a time, or `delay` after a phase was reached for the `occurrence`-th time.
+
+    Ends after `seconds`, or when a process reaches the phase `until`.
+    """
 
     fault: Fault
     seconds: float
@@ -114,6 +136,7 @@ class PlannedFault:
     phase: str = ""
     occurrence: int = 1
     delay: float = 0.0
+    until: str = ""
     # How far a clock steps.
     step_seconds: float = 0.0
 
@@ -135,6 +158,14 @@ class Schedule:
     processes: tuple[str, ...]
     jobs: tuple[PlannedJob, ...]
     faults: tuple[PlannedFault, ...]
+    # Settings of all processes that differ from those of other runs.
+    settings: tuple[tuple[str, str], ...] = ()
+    # How many jobs may run at a time after claims were lost; None if that does not matter.
+    max_parallel: int | None = None
+
+    @property
+    def cancels_jobs(self) -> bool:
+        return any(planned.fault is Fault.CANCEL for planned in self.faults)
 
 
 def plan(
@@ -144,6 +175,7 @@ def plan(
     *,
     topology: Topology | None = None,
     can_fill_disks: bool = True,
+    can_limit_processes: bool = True,
 ) -> Schedule:
     """Faults begin within `seconds`. The seed decides on the topology, unless it is given."""
     topology = topology or TOPOLOGIES[engine][seed % len(TOPOLOGIES[engine])]
@@ -157,6 +189,10 @@ def plan(
         _fault(random, random.choice(kinds), processes, seconds)
         for _ in range(random.randint(5, 9))
     ]
+    scarce = _scarcities(
+        engine, topology, has_disks=can_fill_disks, has_processes=can_limit_processes
+    )
+    faults.append(_fault(random, random.choice(scarce), processes, seconds))
     return Schedule(seed, topology, processes, jobs, tuple(faults))
 
 
@@ -180,6 +216,20 @@ def _kinds(engine: str, topology: Topology, *, can_fill_disks: bool) -> list[Fau
     return kinds
 
 
+def _scarcities(
+    engine: str, topology: Topology, *, has_disks: bool, has_processes: bool
+) -> list[Fault]:
+    """What answers late or not at all. One of them is added to every schedule."""
+    kinds = [Fault.SERVICE_STALLED, Fault.NETWORK_FROZEN, Fault.NO_MEMORY]
+    if has_disks:
+        kinds.append(Fault.DISK_FROZEN)
+    if has_processes:
+        kinds.append(Fault.NO_PROCESSES)
+    if engine == "postgresql" and topology is not Topology.REPLICATED:
+        kinds += [Fault.DATABASE_FROZEN] * 2
+    return kinds
+
+
 def _job(random: Random, seconds: float, topology: Topology) -> PlannedJob:
     agent = random.choices(("edit", "slow", "idle", "crash"), (4, 5, 2, 2))[0]
     cancel_after = random.uniform(0, 3) if random.random() < 0.15 else None
@@ -190,7 +240,7 @@ def _job(random: Random, seconds: float, topology: Topology) -> PlannedJob:
 def _fault(
     random: Random, fault: Fault, processes: tuple[str, ...], seconds: float
 ) -> PlannedFault:
-    lasts = random.uniform(0.1, seconds * 0.7)
+    lasts = random.uniform(0.1, seconds * (1.7 if fault in _FROZEN else 0.7))
     step = random.choice((-1, 1)) * random.uniform(1, _MAX_CLOCK_STEP_SECONDS)
     if random.random() < 0.3:
         target = random.choice(processes) if fault in LOCAL else ""

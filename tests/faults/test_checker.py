@@ -6,10 +6,12 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from email.message import Message
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.outcomes import Completed, Failed, Kept
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.kept_work import KeptWork
@@ -19,14 +21,18 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
 from tests.faults import history
-from tests.faults.checker import LEGAL_EVENTS, AcceptedJob, Checker, is_settled
+from tests.faults.checker import LEGAL_EVENTS, RETRIES, AcceptedJob, Checker, is_settled
 from tests.faults.deployment import Deployment, WebhookReceiver
 from tests.faults.fleet import Fleet
 from tests.faults.phases import Report
+from tests.faults.process import FleetProcess
 from tests.faults.schedule import Schedule, Topology
 from tests.support.jobs import JobHarness, job_harness
 from tests.support.receiver import Received
 from tests.support.service import git, sample_repository
+
+# The process of the only worker.
+LIVING = 1
 
 
 @pytest.mark.parametrize("events", ["QF", "QSF", "QSCR", "QSQSCR", "QSQCR", "QSQF"])
@@ -58,8 +64,10 @@ def create_checker(
     receiver = WebhookReceiver(list(arrivals))
     deployment = Deployment(directory, "", "", receiver, {}, str, knows_writers=True)
     accepted = [AcceptedJob(job_id, "edit") for job_id in job_ids]
-    schedule = Schedule(1, Topology.SINGLE, (), (), ())
-    return Checker(Fleet(deployment, "no-such-mark"), schedule, accepted, list(reports))
+    schedule = Schedule(1, Topology.SINGLE, (), (), (), ((RETRIES, "0"),))
+    worker = cast("FleetProcess", SimpleNamespace(pid=LIVING))
+    fleet = Fleet(deployment, "no-such-mark", {"worker-1": worker})
+    return Checker(fleet, schedule, accepted, list(reports))
 
 
 async def check(
@@ -129,6 +137,50 @@ async def test_an_agent_that_ran_without_a_start_or_after_its_work_was_kept_is_n
     assert violations.count(f"{job_id} ran its agent after its work was kept") == 1
 
 
+async def test_an_agent_that_ran_after_its_work_was_pushed_is_named(
+    harness: JobHarness, sqlite_url: str, tmp_path: Path
+) -> None:
+    job_id = await harness.job(await harness.organization())
+    await start_job(harness.db, await harness.claim(), "0" * 40)
+    reports = [report(job_id, 1), report(job_id, 1, "pushed"), report(job_id, 3)]
+    violations = await check(harness, sqlite_url, tmp_path, job_id, reports=reports)
+    assert f"{job_id} ran its agent after its work was pushed" in violations
+
+
+async def test_lines_that_are_lost_or_doubled_are_named(
+    harness: JobHarness, sqlite_url: str, tmp_path: Path
+) -> None:
+    job_id = await harness.job(await harness.organization())
+    job = await harness.claim()
+    await start_job(harness.db, job, "0" * 40)
+    run = "0d9f4b2e-3a43-4e5a-9c5e-6f0a7c1b2d3e"
+    await append_chunk(harness.db, job, f"{run}-1\n{run}-2\n{run}-2\n[agentjobs] a note\n")
+    await finish_job(harness.db, job, Failed("agent_failed", "exit code 3"))
+    violations = await check(harness, sqlite_url, tmp_path, job_id, reports=[report(job_id, 1)])
+    assert f"the log of {job_id} has the lines [1, 2, 2]" in violations
+    assert f"the log of {job_id} has 3 lines of its last run" in violations
+
+
+async def test_a_job_that_only_lost_workers_which_live_on_must_not_fail_for_it(
+    harness: JobHarness, sqlite_url: str, tmp_path: Path
+) -> None:
+    job_id = await harness.job(await harness.organization())
+    settings = Settings(data_dir="/nowhere", lost_worker_retries=0)
+    await start_job(harness.db, await harness.claim(), "0" * 40)
+    await harness.expire_leases()
+    assert await rescue_lost_jobs(harness.db, settings) == [job_id]
+    expected = f"{job_id} (fixer) is failed: worker_lost"
+
+    async def is_named(pid: int) -> bool:
+        claimed = report(job_id, 1, "claimed", pid)
+        directory = tmp_path / str(pid)
+        violations = await check(harness, sqlite_url, directory, job_id, reports=[claimed])
+        return any(violation.startswith(expected) for violation in violations)
+
+    assert await is_named(LIVING)
+    assert not await is_named(LIVING + 1)
+
+
 def test_a_write_under_the_claim_of_another_process_is_named(tmp_path: Path) -> None:
     claimed = change("worker-1", ("queued", "queued"), (0, 1), (None, "a"))
     checker = create_checker(tmp_path)
@@ -171,8 +223,8 @@ async def test_an_event_may_arrive_late_only_if_its_first_attempt_failed(
     assert f"delivery of event 2 of {job_id} was not received" in missing
 
 
-def report(job_id: str, fence: int) -> Report:
-    return Report("worker-1", 1, "started", job_id, fence, "", 0)
+def report(job_id: str, fence: int, phase: str = "started", pid: int = 1) -> Report:
+    return Report("worker-1", pid, phase, job_id, fence, "", 0)
 
 
 def received(job_id: str, sequence: int) -> Received:

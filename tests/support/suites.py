@@ -25,6 +25,7 @@ _MAIN = (*_ALWAYS, "tests/contract/")
 # The engines differ in what these promise: transactions, locks, claims and order.
 _BOTH_ENGINES = (
     "tests/contract/store/",
+    "tests/contract/jobs/test_cut_transactions.py",
     "tests/contract/jobs/test_queue.py",
     "tests/contract/jobs/test_rescue.py",
     "tests/contract/loops/test_lease_loop.py",

@@ -87,9 +87,14 @@ class RunningSupervisor:
             self.pid: int = json.load(file)["child-pid"]
 
     def connect(
-        self, output_from: int = 0, *, token: str | None = None, acknowledges: bool = True
+        self,
+        output_from: int = 0,
+        *,
+        token: str | None = None,
+        acknowledges: bool = True,
+        opened: socket.socket | None = None,
     ) -> SupervisorClient:
-        client = SupervisorClient(self.open_tls(), acknowledges=acknowledges)
+        client = SupervisorClient(self.open_tls(opened), acknowledges=acknowledges)
         try:
             client.send("hello", version=1, token=token or self.token, output_from=output_from)
             client.hello = client.expect("hello")
@@ -98,29 +103,39 @@ class RunningSupervisor:
             raise
         return client
 
-    def open_tls(self) -> ssl.SSLSocket:
+    def open_tls(self, opened: socket.socket | None = None) -> ssl.SSLSocket:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _authority().configure_trust(context)
-        connection = context.wrap_socket(self.open_socket(), server_hostname="supervisor")
+        opened = opened or self.open_socket()
+        connection = context.wrap_socket(opened, server_hostname="supervisor")
         connection.settimeout(WAIT_SECONDS)
         return connection
 
     def open_socket(self, port: int = PORT) -> socket.socket:
-        """Connected to a port inside the pod."""
+        return self.open_sockets(1, port)[0]
+
+    def open_sockets(
+        self, count: int, port: int = PORT, source: str = "127.0.0.1"
+    ) -> list[socket.socket]:
+        """Connected to a port inside the pod, from an address of its loopback interface."""
         ours, theirs = socket.socketpair()
         namespace = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY)
         with ours, theirs:
             subprocess.run(
-                [sys.executable, "-I", "-S", str(_CONNECTOR), str(port), str(theirs.fileno())],
+                [
+                    *(sys.executable, "-I", "-S", str(_CONNECTOR)),
+                    *(str(port), str(theirs.fileno()), source, str(count)),
+                ],
                 stdin=namespace,
                 pass_fds=(theirs.fileno(),),
                 check=True,
             )
             os.close(namespace)
-            _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
-        connection = socket.socket(fileno=descriptors[0])
-        connection.settimeout(WAIT_SECONDS)
-        return connection
+            _, descriptors, _, _ = socket.recv_fds(ours, 1, count)
+        connections = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        for connection in connections:
+            connection.settimeout(WAIT_SECONDS)
+        return connections
 
     def wait(self) -> int:
         return self.process.wait(WAIT_SECONDS)

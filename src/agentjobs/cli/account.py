@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.contexts.connection import ContextName, connect
 from agentjobs.cli.options import Json
-from agentjobs.cli.output import print_json, print_result, print_table
+from agentjobs.cli.output import Answer, Table, print_answer
 
 if TYPE_CHECKING:
     from agentjobs_client import Caller, UsageTotal
@@ -18,10 +18,8 @@ def me(context: ContextName = None, json: Json = False) -> None:
     """Show the organization, the plan, the key and the limits in use."""
     with connect(context) as client:
         caller = client.me()
-    if json:
-        print_json(caller.raw)
-    else:
-        print_result("\n".join(f"{name}: {value}" for name, value in describe_caller(caller)))
+    lines = [f"{name}: {value}" for name, value in describe_caller(caller)]
+    print_answer(Answer(caller.raw, lines), json=json)
 
 
 def usage(
@@ -44,21 +42,11 @@ def usage(
     first, last = parse_optional_time(since), parse_optional_time(until)
     with connect(context) as client:
         report = client.usage(since=first, until=last, group_by=group_by)
-    if json:
-        print_json(report.raw)
-        return
+    amounts = ("agent time", "input tokens", "output tokens", "cost USD")
+    columns = (group_by or "period", *_STATUSES, *amounts)
     rows = [(group.key, *_usage_row(group)) for group in report.groups]
-    print_table(
-        (
-            group_by or "period",
-            *_STATUSES,
-            "agent time",
-            "input tokens",
-            "output tokens",
-            "cost USD",
-        ),
-        [*rows, ("total", *_usage_row(report.total))],
-    )
+    total = ("total", *_usage_row(report.total))
+    print_answer(Table(report.raw, columns, [*rows, total]), json=json)
 
 
 def describe_caller(caller: "Caller") -> list[tuple[str, Any]]:

@@ -12,7 +12,9 @@ from agentjobs.cli.output import print_note
 
 if TYPE_CHECKING:
     from agentjobs.organizations.audit import Actor
+    from agentjobs.organizations.organizations import Organization
     from agentjobs.organizations.plans import Plans
+    from agentjobs.repos.queries import RepoView
     from agentjobs.settings import Settings
     from agentjobs.store.database import Database
 
@@ -27,6 +29,18 @@ class Admin(NamedTuple):
     db: "Database"
     settings: "Settings"
     plans: "Plans"
+
+    async def find_organization(self, name: str) -> "Organization":
+        from agentjobs.organizations.organizations import find_organization
+
+        return await find_organization(self.db, name)
+
+    async def find_repo(self, org: str, name: str) -> "tuple[str, RepoView]":
+        """The ID of the organization, and its repository."""
+        from agentjobs.repos.queries import find_repo
+
+        owner = await self.find_organization(org)
+        return owner.id, await find_repo(self.db, owner.id, name)
 
 
 def load_settings(data_dir: Path | None) -> "Settings":

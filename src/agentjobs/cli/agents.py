@@ -6,13 +6,17 @@ import typer
 
 from agentjobs.cli.admin import Admin, load_settings, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_table
+from agentjobs.cli.output import Table, print_answer
 
 if TYPE_CHECKING:
     from agentjobs.agents.definitions import Agent
     from agentjobs.agents.readiness import Readiness
 
 NOT_READY = 1
+_FIELDS = (
+    *("id", "name", "description", "plan_required", "command", "timeout_seconds", "network"),
+    *("tags", "max_concurrent_jobs", "preset"),
+)
 
 agents = typer.Typer(no_args_is_help=True, help="List and check agent types.")
 
@@ -29,43 +33,20 @@ def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
     from agentjobs.agents.catalog import build_catalog
 
     catalog = sorted(build_catalog(settings).all(), key=lambda agent: agent.id)
-    if json:
-        print_json(
-            {
-                "agents": [
-                    {
-                        "id": agent.id,
-                        "name": agent.name,
-                        "description": agent.description,
-                        "plan_required": agent.plan_required,
-                        "command": agent.command,
-                        "timeout_seconds": agent.timeout_seconds,
-                        "network": agent.network,
-                        "tags": agent.tags,
-                        "max_concurrent_jobs": agent.max_concurrent_jobs,
-                        "preset": agent.preset,
-                        "model_api": None if agent.model is None else agent.model.api,
-                        "model": None if agent.model is None else agent.model.name or None,
-                    }
-                    for agent in catalog
-                ]
-            }
+    rows = [
+        (
+            agent.id,
+            agent.name,
+            agent.plan_required,
+            f"{agent.timeout_seconds} s",
+            ",".join(agent.tags) or None,
+            agent.max_concurrent_jobs,
         )
-        return
-    print_table(
-        ("id", "name", "plan", "timeout", "tags", "max jobs"),
-        [
-            (
-                agent.id,
-                agent.name,
-                agent.plan_required,
-                f"{agent.timeout_seconds} s",
-                ",".join(agent.tags) or None,
-                agent.max_concurrent_jobs,
-            )
-            for agent in catalog
-        ],
-    )
+        for agent in catalog
+    ]
+    documents = [_document(agent) for agent in catalog]
+    columns = ("id", "name", "plan", "timeout", "tags", "max jobs")
+    print_answer(Table({"agents": documents}, columns, rows), json=json)
 
 
 @agents.command("doctor")
@@ -92,23 +73,28 @@ def check_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = 
         ]
 
     findings = with_store(data_dir, work)
-    if json:
-        print_json({"agents": findings})
-    else:
-        columns = ("id", "installed", "version", "key", "key_present", "ready", "to_do")
-        rows = [[each[column] for column in columns] for each in findings]
-        print_table([column.replace("_", " ") for column in columns], rows)
+    columns = ("id", "installed", "version", "key", "key_present", "ready", "to_do")
+    rows = [[finding[column] for column in columns] for finding in findings]
+    titles = [column.replace("_", " ") for column in columns]
+    print_answer(Table({"agents": findings}, titles, rows), json=json)
     if not all(each["ready"] for each in findings):
         raise typer.Exit(NOT_READY)
 
 
+def _document(agent: "Agent") -> dict[str, Any]:
+    fields: dict[str, Any] = {field: getattr(agent, field) for field in _FIELDS}
+    model = agent.model
+    fields["model_api"] = None if model is None else model.api
+    fields["model"] = None if model is None else model.name or None
+    return fields
+
+
 async def _missing_key_reason(admin: Admin, agent: "Agent", org: str) -> str | None:
     """None if the agent needs no key, or its key can be read."""
-    from agentjobs.organizations.organizations import find_organization
     from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
     from agentjobs.organizations.secrets import open_secret
 
-    owner = await find_organization(admin.db, org)
+    owner = await admin.find_organization(org)
     if agent.model is None:
         return None
     keys, name = SealingKeys.load(admin.settings), agent.model.secret

@@ -14,11 +14,16 @@ STANDARD_INPUT = "-"
 
 def read_token(prompt: str) -> str:
     """From standard input, or prompted for without echo; empty if there is none."""
+    return read_secret(prompt, _MAX_BYTES).strip()
+
+
+def read_secret(prompt: str, max_bytes: int) -> str:
+    """Like `read_token`, but only the end of the last line is removed."""
     if sys.stdin is None:
         return ""
     if sys.stdin.isatty():
-        return _prompt(prompt)
-    return sys.stdin.buffer.read(_MAX_BYTES).decode().strip()
+        return prompt_secretly(prompt)
+    return sys.stdin.buffer.read(max_bytes).decode().removesuffix("\n").removesuffix("\r")
 
 
 def read_piped_token() -> str:
@@ -38,10 +43,10 @@ def read_key_file(path: str) -> str:
     return sys.stdin.buffer.read(_MAX_BYTES).decode("utf-8", "replace")
 
 
-def _prompt(prompt: str) -> str:
+def prompt_secretly(prompt: str) -> str:
     import getpass
 
     try:
-        return getpass.getpass(f"{prompt}: ").strip()
+        return getpass.getpass(f"{prompt}: ")
     except EOFError:
         return ""

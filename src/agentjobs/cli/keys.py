@@ -7,7 +7,8 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_secret, print_table
+from agentjobs.cli.output import Answer, Table, print_answer, print_once
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.times import EXPIRY_HELP, parse_expiry_ms
 
 if TYPE_CHECKING:
@@ -84,40 +85,28 @@ def create_key(
 
     created = with_store(data_dir, work)
 
-    def show() -> None:
-        if json:
-            print_json({"key": created.key, **_document(created.record)})
-            return
-        print_note(
-            f"Created {created.record.id} for {org}. Store the key now: it is not shown again."
-        )
-        print_result(created.key)
-
-    if reason := print_secret(show):
+    document = {"key": created.key, **_document(created.record)}
+    note = f"Created {created.record.id} for {org}. Store the key now: it is not shown again."
+    if reason := print_once(document, note, created.key, json=json):
         _revoke_unprinted(data_dir, org, created.record.id, reason)
 
 
 @keys.command("list")
-def list_keys(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def list_keys(admin: Admin, org: Org = DEFAULT_ORG) -> Table:
     """List the API keys of an organization, without their values."""
+    from agentjobs.organizations import api_keys
 
-    async def work(admin: Admin) -> "list[ApiKey]":
-        from agentjobs.organizations import api_keys
-
-        return await api_keys.list_keys(admin.db, org)
-
-    documents = [_document(key) for key in with_store(data_dir, work)]
-    if json:
-        print_json({"keys": documents})
-        return
-    print_table(
+    documents = [_document(key) for key in await api_keys.list_keys(admin.db, org)]
+    return Table(
+        {"keys": documents},
         TABLE,
         [
             [
-                *(each[field] for field in (*FIELDS, *TIMES)),
-                ", ".join(each["allowed_networks"]) or "any",
+                *(document[field] for field in (*FIELDS, *TIMES)),
+                ", ".join(document["allowed_networks"]) or "any",
             ]
-            for each in documents
+            for document in documents
         ],
     )
 
@@ -149,43 +138,30 @@ def edit_key(
         return await api_keys.edit_key(admin.db, org, key, changes)
 
     edited = with_store(data_dir, work)
-    if json:
-        print_json(_document(edited))
-        return
-    print_result(edited.id)
-    print_note(f"Changed {edited.id} ({edited.name}).")
+    note = f"Changed {edited.id} ({edited.name})."
+    print_answer(Answer(_document(edited), [edited.id], [note]), json=json)
 
 
 @keys.command("revoke")
-def revoke_key(
+@store_command
+async def revoke_key(
+    admin: Admin,
     key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, or the key itself.")],
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Revoke an API key. Requests with it fail within a second."""
+    from agentjobs.organizations import api_keys
 
-    revoked = _revoke(data_dir, org, key)
-    if json:
-        print_json(_document(revoked))
-        return
-    print_result(revoked.id)
-    print_note(f"Revoked {revoked.id} ({revoked.name}).")
-
-
-def _revoke(data_dir: Path | None, org: str, key: str) -> "ApiKey":
-    async def work(admin: Admin) -> "ApiKey":
-        from agentjobs.organizations import api_keys
-
-        return await api_keys.revoke_key(admin.db, org, key)
-
-    return with_store(data_dir, work)
+    revoked = await api_keys.revoke_key(admin.db, org, key)
+    note = f"Revoked {revoked.id} ({revoked.name})."
+    return Answer(_document(revoked), [revoked.id], [note])
 
 
 def _revoke_unprinted(data_dir: Path | None, org: str, key_id: str, reason: str) -> None:
+    from agentjobs.organizations import api_keys
     from agentjobs.problems import Problem
 
-    _revoke(data_dir, org, key_id)
+    with_store(data_dir, lambda admin: api_keys.revoke_key(admin.db, org, key_id))
     raise Problem(
         "key_not_shown",
         f"The key could not be printed: {reason}. {key_id} was revoked; create another key.",

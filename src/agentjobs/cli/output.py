@@ -6,8 +6,8 @@ written by agents, never reach a terminal.
 
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TextIO
 
 # Invisible characters that change the order in which a line is displayed.
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -15,6 +15,38 @@ _CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{_BIDI}]")
 _UNSAFE = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}]")
 _CONTROL_EXCEPT_LAYOUT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _CONTROL_IN_JSON = re.compile(r"[\x7f-\x9f]")
+
+
+class Answer(NamedTuple):
+    """A document for --json; otherwise lines on stdout, then notes on stderr."""
+
+    document: Any
+    lines: Iterable[str]
+    notes: Iterable[str] = ()
+
+    def print_text(self) -> None:
+        for line in self.lines:
+            print_result(line)
+        for note in self.notes:
+            print_note(note)
+
+
+class Table(NamedTuple):
+    """A document for --json; otherwise a table."""
+
+    document: Any
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+    def print_text(self) -> None:
+        print_table(self.columns, self.rows)
+
+
+def print_answer(answer: Answer | Table, *, json: bool) -> None:
+    if json:
+        print_json(answer.document)
+    else:
+        answer.print_text()
 
 
 def print_result(text: str) -> None:
@@ -41,6 +73,19 @@ def print_secret(show: Callable[[], None]) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
+
+
+def print_once(document: Any, note: str, secret: str, *, json: bool) -> str | None:
+    """Prints a secret after a note, or in a document; returns the reason if that fails."""
+
+    def show() -> None:
+        if json:
+            print_json(document)
+        else:
+            print_note(note)
+            print_result(secret)
+
+    return print_secret(show)
 
 
 def print_note(text: str) -> None:

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.output import Answer
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.organizations.pauses import Pauses
@@ -17,31 +17,27 @@ OptionalOrg = Annotated[
 ]
 
 
-def pause(org: OptionalOrg = None, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def pause(admin: Admin, org: OptionalOrg = None) -> Answer:
     """Start no more jobs; running jobs continue and everything else works."""
+    from agentjobs.organizations.pauses import pause
 
-    async def work(admin: Admin) -> bool:
-        from agentjobs.organizations.pauses import pause
-
-        return await pause(admin.db, org)
-
-    changed = with_store(data_dir, work)
+    changed = await pause(admin.db, org)
     until = f"No new jobs start until `agentjobs resume{f' --org {org}' if org else ''}`."
-    note = until if changed else "It was paused already."
-    _answer(org, note, json=json, paused=True, changed=changed)
+    return _answer(
+        org, until if changed else "It was paused already.", paused=True, changed=changed
+    )
 
 
-def resume(org: OptionalOrg = None, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def resume(admin: Admin, org: OptionalOrg = None) -> Answer:
     """Start jobs again after `pause`."""
+    from agentjobs.organizations.pauses import load_pauses, resume
 
-    async def work(admin: Admin) -> "tuple[bool, Pauses]":
-        from agentjobs.organizations.pauses import load_pauses, resume
-
-        return await resume(admin.db, org), await load_pauses(admin.db)
-
-    changed, pauses = with_store(data_dir, work)
+    changed = await resume(admin.db, org)
     note = "Waiting jobs start again." if changed else "It was not paused."
-    _answer(org, _with_other_pauses(note, org, pauses), json=json, paused=False, changed=changed)
+    note = _with_other_pauses(note, org, await load_pauses(admin.db))
+    return _answer(org, note, paused=False, changed=changed)
 
 
 def _with_other_pauses(note: str, org: str | None, pauses: "Pauses") -> str:
@@ -53,9 +49,6 @@ def _with_other_pauses(note: str, org: str | None, pauses: "Pauses") -> str:
     return note
 
 
-def _answer(org: str | None, note: str, *, json: bool, paused: bool, changed: bool) -> None:
-    if json:
-        print_json({"org": org, "paused": paused, "changed": changed})
-        return
-    print_result(org or "all organizations")
-    print_note(note)
+def _answer(org: str | None, note: str, *, paused: bool, changed: bool) -> Answer:
+    document = {"org": org, "paused": paused, "changed": changed}
+    return Answer(document, [org or "all organizations"], [note])

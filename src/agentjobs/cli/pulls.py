@@ -6,7 +6,16 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import escape_line, print_json, print_note, print_result, print_table
+from agentjobs.cli.output import (
+    Answer,
+    Table,
+    escape_line,
+    print_answer,
+    print_json,
+    print_note,
+    print_result,
+)
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.problems import Problem
@@ -24,62 +33,43 @@ TIMES = ("created_at", "merged_at", "closed_at")
 
 
 @pulls.command("list")
-def list_pulls(
+@store_command
+async def list_pulls(
+    admin: Admin,
     repo: Annotated[str | None, typer.Option("--repo", metavar="OWNER/NAME")] = None,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Table:
     """List pull requests, the newest first."""
+    from agentjobs.pulls import pulls
 
-    async def work(admin: Admin) -> "list[dict[str, Any]]":
-        from agentjobs.organizations.organizations import find_organization
-        from agentjobs.pulls import pulls
-
-        await find_organization(admin.db, org)
-        return [_document(admin, pull) for pull in await pulls.list_pulls(admin.db, org, repo)]
-
-    documents = with_store(data_dir, work)
-    if json:
-        print_json({"pulls": documents})
-        return
+    await admin.find_organization(org)
+    documents = [_document(admin, pull) for pull in await pulls.list_pulls(admin.db, org, repo)]
     columns = ("repo", "number", "state", "draft", "title", "created_at")
-    print_table(columns, [[document[column] for column in columns] for document in documents])
+    rows = [[document[column] for column in columns] for document in documents]
+    return Table({"pulls": documents}, columns, rows)
 
 
 @pulls.command("show")
-def show_pull(
-    repo: Repo,
-    number: Number,
-    org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+@store_command
+async def show_pull(admin: Admin, repo: Repo, number: Number, org: Org = DEFAULT_ORG) -> Answer:
     """Show a pull request: title, body and diff, or its URL if a platform hosts it."""
+    from agentjobs.pulls.comparison import load_patch
+    from agentjobs.pulls.pulls import get_pull
 
-    async def work(admin: Admin) -> "tuple[dict[str, Any], str | None]":
-        from agentjobs.pulls.comparison import load_patch
-        from agentjobs.pulls.pulls import get_pull
-
-        pull = await get_pull(admin.db, org, repo, number)
-        if pull.url is not None:
-            return _document(admin, pull), None
-        return _document(admin, pull), await load_patch(admin.settings.repositories_path, pull)
-
-    document, patch = with_store(data_dir, work)
-    if json:
-        print_json({**document, "diff": patch})
-        return
-    state = f"{document['state']}, draft" if document["draft"] else document["state"]
-    print_result(f"#{number} {escape_line(document['title'])} ({state})")
-    print_result(f"{document['head_branch']} -> {document['base_branch']}\n")
-    if document["body"].strip():
-        print_result(f"{document['body'].strip()}\n")
-    if patch is None:
-        print_result(document["url"])
-        print_note("See its platform for the diff.")
-        return
-    print_result(patch.rstrip("\n"))
+    pull = await get_pull(admin.db, org, repo, number)
+    document = _document(admin, pull)
+    state = f"{pull.state}, draft" if pull.draft else pull.state
+    lines = [
+        f"#{number} {escape_line(pull.title)} ({state})",
+        f"{pull.head_branch} -> {pull.base_branch}\n",
+    ]
+    if pull.body.strip():
+        lines.append(f"{pull.body.strip()}\n")
+    if pull.url is not None:
+        note = "See its platform for the diff."
+        return Answer({**document, "diff": None}, [*lines, pull.url], [note])
+    patch = await load_patch(admin.settings.repositories_path, pull)
+    return Answer({**document, "diff": patch}, [*lines, patch.rstrip("\n")])
 
 
 @pulls.command("merge")
@@ -97,64 +87,41 @@ def merge_pull(
     """Merge a pull request; on conflicts, exit 1 and list the files."""
     from agentjobs.problems import Problem
 
-    async def work(admin: Admin) -> "dict[str, Any]":
-        from agentjobs.pulls import merge as merge_pull
+    async def work(admin: Admin) -> Answer:
+        from agentjobs.pulls.merge import merge_pull
 
-        return _document(
-            admin,
-            await merge_pull.merge_pull(admin.db, admin.settings, org, repo, number, method=method),
-        )
+        merged = await merge_pull(admin.db, admin.settings, org, repo, number, method=method)
+        note = f"{repo}#{number} is merged into {merged.base_branch}."
+        return Answer(_document(admin, merged), [merged.merge_commit or ""], [note])
 
     try:
-        document = with_store(data_dir, work)
+        answer = with_store(data_dir, work)
     except Problem as problem:
         if problem.code != "pull_not_mergeable" or not _conflicting_files(problem):
             raise
         _answer_conflict(problem, json)
         raise typer.Exit(CONFLICT) from None
-    if json:
-        print_json(document)
-        return
-    print_result(document["merge_commit"])
-    print_note(f"{repo}#{number} is merged into {document['base_branch']}.")
+    print_answer(answer, json=json)
 
 
 @pulls.command("close")
-def close_pull(
-    repo: Repo,
-    number: Number,
-    org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+@store_command
+async def close_pull(admin: Admin, repo: Repo, number: Number, org: Org = DEFAULT_ORG) -> Answer:
     """Close a pull request without merging it."""
+    from agentjobs.pulls.branches import close_and_remove_branch
 
-    async def work(admin: Admin) -> "dict[str, Any]":
-        from agentjobs.pulls.branches import close_and_remove_branch
-
-        return _document(
-            admin, await close_and_remove_branch(admin.db, admin.settings, org, repo, number)
-        )
-
-    _answer_changed(with_store(data_dir, work), json)
+    return _changed(
+        admin, await close_and_remove_branch(admin.db, admin.settings, org, repo, number)
+    )
 
 
 @pulls.command("ready")
-def ready_pull(
-    repo: Repo,
-    number: Number,
-    org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+@store_command
+async def ready_pull(admin: Admin, repo: Repo, number: Number, org: Org = DEFAULT_ORG) -> Answer:
     """Mark a draft as ready for review."""
+    from agentjobs.jobs.review import mark_ready
 
-    async def work(admin: Admin) -> "dict[str, Any]":
-        from agentjobs.jobs.review import mark_ready
-
-        return _document(admin, await mark_ready(admin.db, org, repo, number))
-
-    _answer_changed(with_store(data_dir, work), json)
+    return _changed(admin, await mark_ready(admin.db, org, repo, number))
 
 
 def _answer_conflict(problem: "Problem", json: bool) -> None:
@@ -169,14 +136,11 @@ def _answer_conflict(problem: "Problem", json: bool) -> None:
     print_note(f"agentjobs: {escape_line(problem.message)}")
 
 
-def _answer_changed(document: dict[str, Any], json: bool) -> None:
-    if json:
-        print_json(document)
-        return
-    print_result(document["url"])
-    kind = "a draft" if document["draft"] else "ready for review"
-    state = kind if document["state"] == "open" else document["state"]
-    print_note(f"{document['repo']}#{document['number']} is {state}.")
+def _changed(admin: Admin, pull: "Pull") -> Answer:
+    document = _document(admin, pull)
+    kind = "a draft" if pull.draft else "ready for review"
+    state = kind if pull.state == "open" else pull.state
+    return Answer(document, [document["url"]], [f"{pull.repo}#{pull.number} is {state}."])
 
 
 def _document(admin: Admin, pull: "Pull") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`up`, `serve` and `worker`: the long-running commands. `app` assembles what they run."""
 
+import contextlib
 import gc
 import shlex
 import sys
@@ -131,4 +132,14 @@ def _require_public_url_for_remote_store(settings: "Settings") -> None:
 def _run(service: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
-    uvloop.run(service)
+    uvloop.run(_with_lookup_threads(service))
+
+
+async def _with_lookup_threads(service: Coroutine[Any, Any, None]) -> None:
+    """The event loop starts its threads for the first lookup, and ends the process if the machine
+    has none for it by then."""
+    import asyncio
+
+    with contextlib.suppress(OSError):
+        await asyncio.get_running_loop().getaddrinfo("localhost", 0)
+    await service

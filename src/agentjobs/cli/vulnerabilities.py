@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import escape_line, print_json, print_note, print_table
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Table, escape_line
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.advisories.decisions import NewDecision
@@ -26,7 +27,9 @@ _COLUMNS = ("id", "severity", "package", "version", "advisory_id", "repo", "fix_
 
 
 @vulnerabilities.command("list")
-def list_vulnerabilities(
+@store_command
+async def list_vulnerabilities(
+    admin: Admin,
     repo: Annotated[str | None, typer.Option("--repo", metavar="OWNER/NAME")] = None,
     severity: Annotated[
         Literal["unknown", "low", "medium", "high", "critical"] | None, typer.Option("--severity")
@@ -36,100 +39,78 @@ def list_vulnerabilities(
     ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000)] = 100,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Table:
     """List vulnerabilities that are open, the most severe first."""
+    from agentjobs.advisories.finding_filter import FindingFilter
+    from agentjobs.advisories.findings import list_findings
 
-    async def work(admin: Admin) -> "list[dict[str, Any]]":
-        from agentjobs.advisories.finding_filter import FindingFilter
-        from agentjobs.advisories.findings import list_findings
-        from agentjobs.organizations.organizations import find_organization
-        from agentjobs.repos.queries import find_repo
-
-        owner = await find_organization(admin.db, org)
-        repo_id = (await find_repo(admin.db, owner.id, repo)).id if repo else None
-        finding_filter = FindingFilter(repo_id=repo_id, severity=severity, decided=dismissed)
-        findings = await list_findings(admin.db, owner.id, finding_filter, limit=limit)
-        return [_document(finding) for finding in findings]
-
-    documents = with_store(data_dir, work)
-    if json:
-        print_json({"vulnerabilities": documents})
-        return
-    print_table(_COLUMNS, [[each[column] for column in _COLUMNS] for each in documents])
+    owner = await admin.find_organization(org)
+    repo_id = (await admin.find_repo(org, repo))[1].id if repo else None
+    finding_filter = FindingFilter(repo_id=repo_id, severity=severity, decided=dismissed)
+    findings = await list_findings(admin.db, owner.id, finding_filter, limit=limit)
+    documents = [_document(finding) for finding in findings]
+    rows = [[document[column] for column in _COLUMNS] for document in documents]
+    return Table({"vulnerabilities": documents}, _COLUMNS, rows)
 
 
 @vulnerabilities.command("dismiss")
-def dismiss(
+@store_command
+async def dismiss(
+    admin: Admin,
     vulnerability_id: Identifier,
     reason: Annotated[Reason, typer.Option("--reason", help="Why it need not be fixed.")],
     note: Note = "",
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Dismiss a vulnerability: it is not counted and starts no job by itself."""
     from agentjobs.advisories.decisions import NewDecision
 
-    _decide(vulnerability_id, NewDecision(reason=reason, note=note), org, data_dir, json)
+    return await _decide(admin, org, vulnerability_id, NewDecision(reason=reason, note=note))
 
 
 @vulnerabilities.command("snooze")
-def snooze(
+@store_command
+async def snooze(
+    admin: Admin,
     vulnerability_id: Identifier,
     days: Annotated[int, typer.Option("--days", min=1, max=3_650, help="For how long.")],
     reason: Annotated[Reason, typer.Option("--reason", help="Why not now.")] = "fix_later",
     note: Note = "",
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Dismiss a vulnerability for some days."""
     from agentjobs.advisories.decisions import NewDecision
     from agentjobs.clock import DAY_MS, now_ms
 
     decision = NewDecision(reason=reason, note=note, until=now_ms() + days * DAY_MS)
-    _decide(vulnerability_id, decision, org, data_dir, json)
+    return await _decide(admin, org, vulnerability_id, decision)
 
 
 @vulnerabilities.command("reopen")
-def reopen(
-    vulnerability_id: Identifier,
-    org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+@store_command
+async def reopen(admin: Admin, vulnerability_id: Identifier, org: Org = DEFAULT_ORG) -> Answer:
     """Forget that a vulnerability was dismissed or snoozed."""
-    _decide(vulnerability_id, None, org, data_dir, json)
+    return await _decide(admin, org, vulnerability_id, None)
 
 
-def _decide(
-    vulnerability_id: str, decision: "NewDecision | None", org: str, data_dir: Any, json: bool
-) -> None:
+async def _decide(
+    admin: Admin, org: str, vulnerability_id: str, decision: "NewDecision | None"
+) -> Answer:
     """Without a decision, it is reopened."""
+    from agentjobs.advisories import decisions
+    from agentjobs.advisories.packages import find_finding
 
-    async def work(admin: Admin) -> "dict[str, Any]":
-        from agentjobs.advisories import decisions
-        from agentjobs.advisories.packages import find_finding
-        from agentjobs.organizations.organizations import find_organization
-
-        owner = await find_organization(admin.db, org)
-        finding = await find_finding(admin.db, owner.id, vulnerability_id)
-        package = decisions.RepoPackage.of(owner.id, finding)
-        if decision is None:
-            await decisions.reopen(admin.db, package, {finding.advisory_id})
-        else:
-            await decisions.decide(admin.db, package, {finding.advisory_id}, decision)
-        return _document(await find_finding(admin.db, owner.id, vulnerability_id))
-
-    document = with_store(data_dir, work)
-    if json:
-        print_json(document)
-        return
+    owner = await admin.find_organization(org)
+    finding = await find_finding(admin.db, owner.id, vulnerability_id)
+    package = decisions.RepoPackage.of(owner.id, finding)
+    if decision is None:
+        await decisions.reopen(admin.db, package, {finding.advisory_id})
+    else:
+        await decisions.decide(admin.db, package, {finding.advisory_id}, decision)
+    document = _document(await find_finding(admin.db, owner.id, vulnerability_id))
     until = f" until {document['until']}" if document["until"] else ""
     subject = f"{document['advisory_id']} of {document['package']} in {document['repo']}"
-    print_note(escape_line(f"{subject} is {document['state']}{until}."))
+    return Answer(document, [], [escape_line(f"{subject} is {document['state']}{until}.")])
 
 
 def _document(finding: "FindingView") -> dict[str, Any]:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.jobs.workers import WorkerView
@@ -20,19 +20,14 @@ _POLL_SECONDS = 0.5
 
 
 @workers.command("list")
-def list_workers(data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def list_workers(admin: Admin) -> Table:
     """List workers with their state, version, tags, slots and heartbeat."""
+    from agentjobs.jobs.workers import list_worker_views
 
-    async def work(admin: Admin) -> "list[WorkerView]":
-        from agentjobs.jobs.workers import list_worker_views
-
-        return await list_worker_views(admin.db, admin.settings)
-
-    views = with_store(data_dir, work)
-    if json:
-        print_json({"workers": [_document(view) for view in views]})
-        return
-    print_table(
+    views = await list_worker_views(admin.db, admin.settings)
+    return Table(
+        {"workers": [_document(view) for view in views]},
         ("worker", "host", "state", "jobs", "slots", "tags", "heartbeat", "version", "config"),
         [
             (
@@ -52,49 +47,35 @@ def list_workers(data_dir: DataDir = None, json: Json = False) -> None:
 
 
 @workers.command("drain")
-def drain_worker(
+@store_command
+async def drain_worker(
+    admin: Admin,
     name: WorkerName,
     undo: Annotated[bool, typer.Option("--undo", help="Let it claim jobs again.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until its jobs are done.")] = False,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Let a worker finish its jobs and claim no more; it stays alive."""
+    from agentjobs.jobs import workers
 
-    async def work(admin: Admin) -> "WorkerView":
-        from agentjobs.jobs import workers
-
-        if undo:
-            return await workers.resume_worker(admin.db, admin.settings, name)
-        view = await workers.drain_worker(admin.db, admin.settings, name)
-        while wait and view.status == "draining":
-            await asyncio.sleep(_POLL_SECONDS)
-            view = await workers.find_worker(admin.db, admin.settings, view.id)
-        return view
-
-    view = with_store(data_dir, work)
-    if json:
-        print_json(_document(view))
-        return
-    print_result(view.id)
-    print_note(f"{view.hostname} is {view.status}, with {view.running_jobs} running jobs.")
+    change = workers.resume_worker if undo else workers.drain_worker
+    view = await change(admin.db, admin.settings, name)
+    while wait and not undo and view.status == "draining":
+        await asyncio.sleep(_POLL_SECONDS)
+        view = await workers.find_worker(admin.db, admin.settings, view.id)
+    note = f"{view.hostname} is {view.status}, with {view.running_jobs} running jobs."
+    return Answer(_document(view), [view.id], [note])
 
 
 @workers.command("remove")
-def remove_worker(name: WorkerName, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def remove_worker(admin: Admin, name: WorkerName) -> Answer:
     """Remove a worker that is silent and requeue its jobs now."""
+    from agentjobs.jobs.workers import remove_worker
 
-    async def work(admin: Admin) -> "tuple[WorkerView, int]":
-        from agentjobs.jobs.workers import remove_worker
-
-        return await remove_worker(admin.db, admin.settings, name)
-
-    view, requeued = with_store(data_dir, work)
-    if json:
-        print_json({"id": view.id, "hostname": view.hostname, "requeued_jobs": requeued})
-        return
-    print_result(view.id)
-    print_note(f"Removed {view.hostname}; {requeued} jobs are released for other workers.")
+    view, requeued = await remove_worker(admin.db, admin.settings, name)
+    document = {"id": view.id, "hostname": view.hostname, "requeued_jobs": requeued}
+    note = f"Removed {view.hostname}; {requeued} jobs are released for other workers."
+    return Answer(document, [view.id], [note])
 
 
 def _document(view: "WorkerView") -> dict[str, Any]:

@@ -30,7 +30,7 @@ from agentjobs.sandbox.environment import environment_inside
 from agentjobs.sandbox.host_shortage import HostShortage, is_shortage, reports_shortage
 from agentjobs.sandbox.launch import Launch
 from agentjobs.sandbox.layers import LayerMounts, root_layer
-from agentjobs.sandbox.limits import NO_HOST_MEMORY
+from agentjobs.sandbox.limits import NO_HOST_MEMORY, UNMEASURED
 from agentjobs.sandbox.prepared import PreparedSandbox, fixed_part_of
 from agentjobs.sandbox.process import installed_programs
 from agentjobs.sandbox.protocol import (
@@ -157,8 +157,8 @@ class BubblewrapSandbox:
         last_lines = launch.tail.last_lines()
         if not launch.is_started and launch.exit_code == -signal.SIGINT:
             raise SandboxInterrupted("Ctrl-C stopped the sandbox while it started")
-        if launch.exceeded == NO_HOST_MEMORY:
-            raise HostExhausted(NO_HOST_MEMORY)
+        if launch.exceeded in (NO_HOST_MEMORY, UNMEASURED):
+            raise HostExhausted(launch.exceeded)
         if ended and launch.exceeded is None and not launch.exited_normally:
             if (launch.exit_code or 0) < 0:
                 raise SandboxLost("another process killed the sandbox")

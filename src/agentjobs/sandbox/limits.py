@@ -10,6 +10,7 @@ FILE_BYTES = 1024
 OOM_SCORE = "500"
 # Exceeded without reaching the limit of the sandbox: the kernel killed one of its processes.
 NO_HOST_MEMORY = "the machine has no memory left, and its kernel killed processes"
+UNMEASURED = "the machine had no thread, memory or descriptor left to measure the limits"
 # The watchdog counts all processes and reports the limit; the rlimit only ends one process.
 CPU_BACKSTOP_SECONDS = 2
 # Also bounds the descriptors that a user has in flight between processes, where nothing shows them.

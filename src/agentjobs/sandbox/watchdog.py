@@ -11,6 +11,8 @@ from concurrent.futures import Executor, Future
 from typing import Protocol
 
 from agentjobs.sandbox.child import wait_despite_cancellation
+from agentjobs.sandbox.host_shortage import is_shortage
+from agentjobs.sandbox.limits import UNMEASURED
 
 log = logging.getLogger(__name__)
 
@@ -108,4 +110,4 @@ class Watchdog:
         if self._failures < MAX_FAILURES:
             self._schedule(INTERVAL_SECONDS)
         else:
-            self._on_exceeded(UNWATCHED)
+            self._on_exceeded(UNMEASURED if is_shortage(failure) else UNWATCHED)

@@ -1,14 +1,18 @@
 """A job's log: in order, bounded, with times and without secrets."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from agentjobs.jobs.logs import writer
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.store.database import StoreUnavailable
 from tests.support.event_loop import longest_turn
 from tests.support.jobs import JobHarness
 
@@ -186,3 +190,23 @@ async def test_the_worker_logs_why_the_output_of_a_lost_job_is_not_stored(
     (record,) = caplog.records
     expected = "a log could not be stored: the claim ended, or another process has it"
     assert record.getMessage() == expected
+
+
+async def test_the_last_words_of_an_agent_are_stored_after_an_outage(
+    harness: JobHarness, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They say why it failed, and the end of its run waits for the database as long."""
+    is_back = asyncio.Event()
+    transact = harness.db.transact
+
+    async def refuse(work: Callable[..., Any], *arguments: Any) -> Any:
+        if not is_back.is_set():
+            raise StoreUnavailable("away")
+        return await transact(work, *arguments)
+
+    monkeypatch.setattr(writer, "_FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(harness.db, "transact", refuse)
+    asyncio.get_running_loop().call_later(0.5, is_back.set)
+    async with LogWriter(harness.db, job, CAP) as log:
+        log.write(b"last words\n")
+    assert await text_of(harness, job.id) == "last words\n"

@@ -113,3 +113,14 @@ def _parents(pids: list[int]) -> set[int]:
     """Processes outside of a sandbox that have children in it: bwrap."""
     stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2] for pid in pids]
     return {int(stat.split()[1]) for stat in stats} - set(pids)
+
+
+async def test_a_command_whose_limits_cannot_be_measured_is_to_be_run_again(
+    harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(harness.sandbox._shared.limits_executor, "submit", refuse)
+    with pytest.raises(HostExhausted):
+        await harness.shell("sleep 60")

@@ -17,6 +17,37 @@ def test_no_signal_of_the_agent_ends_the_supervisor(client):
     assert client.request("ping", "pong")
 
 
+FORGED_SIGNALS = """if True:
+    import ctypes, fcntl, os
+    F_SETSIG = 10
+    libc = ctypes.CDLL(None)
+    reader, writer = os.pipe()
+    fcntl.fcntl(reader, fcntl.F_SETOWN, 1)
+    fcntl.fcntl(reader, fcntl.F_SETFL, os.O_ASYNC)
+    for number in [*range(1, 65)] * 3:
+        libc.sigqueue(1, number, None)
+        fcntl.fcntl(reader, F_SETSIG, number)
+        os.write(writer, b"x")
+        os.read(reader, 1)
+    print("survived")
+"""
+
+
+def test_no_signal_with_a_forged_cause_ends_the_supervisor(client):
+    """A Go program takes a SIGSEGV that no kill(2) sent for a fault of its own."""
+    assert client.run(python(FORGED_SIGNALS))["exit_code"] == 0
+    assert bytes(client.output) == b"survived\n"
+    assert client.request("ping", "pong")
+
+
+def test_the_agent_cannot_queue_signals_for_the_supervisor(client):
+    """It would have to handle more than 100,000 of them before it answers its worker."""
+    script = "grep ^SigIgn /proc/1/status | cut -f 2"
+    assert client.run(shell(script))["exit_code"] == 0
+    real_time = sum(1 << number - 1 for number in range(32, 65))
+    assert int(client.output, 16) & real_time == real_time
+
+
 def test_signals_have_their_default_meaning_for_the_agent(client):
     script = "grep -E '^Sig(Blk|Ign)' /proc/self/status | cut -f 2"
     assert client.run(shell(script))["exit_code"] == 0

@@ -87,6 +87,50 @@ def test_an_agent_that_writes_too_much_is_killed(client, script):
     assert (ended["exit_code"], ended["exceeded"]) == (None, "workspace")
 
 
+# How a process keeps the deleted `file` where nobody can read its size.
+HIDES = {
+    "in a process that may not be inspected": "libc.prctl(4, 0, 0, 0, 0); write(file)",
+    "mapped": "write(file); libc.mmap(None, 4096, 1, 1, file, 0); os.close(file)",
+    "in flight": "write(file); socket.send_fds(sockets[0], [b'x'], [file]); os.close(file)",
+    "in another thread": "threading.Thread(target=write, args=(file,)).start(); exit(0)",
+}
+
+
+@pytest.mark.parametrize("hide", HIDES.values(), ids=HIDES.keys())
+def test_an_agent_that_hides_deleted_files_is_killed(client, hide):
+    script = f"""if True:
+        import ctypes, os, socket, threading, time
+        libc, sockets = ctypes.CDLL(None), socket.socketpair()
+        exit = libc.pthread_exit
+        file = os.open("file", os.O_RDWR | os.O_CREAT)
+        os.unlink("file")
+        def write(file):
+            os.write(file, bytes(30_000_000))
+            if threading.current_thread() is not threading.main_thread():
+                time.sleep(1000)
+        {hide}
+        time.sleep(1000)
+    """
+    ended = client.run(python(script, limits={"workspace_bytes": 20 * MIB}))
+    assert (ended["exit_code"], ended["exceeded"]) == (None, "workspace"), bytes(client.output)
+
+
+def test_an_agent_that_deletes_what_it_writes_goes_on(client):
+    """Beside processes that have ended, which nobody may inspect."""
+    script = """if True:
+        import os, subprocess, time
+        ended = [subprocess.Popen(["true"]) for _ in range(5)]
+        for _ in range(10):
+            with open("file", "wb") as file:
+                file.write(bytes(3_000_000))
+            # Longer than the supervisor waits between two looks.
+            time.sleep(0.11)
+            os.unlink("file")
+    """
+    ended = client.run(python(script, limits={"workspace_bytes": 20 * MIB}))
+    assert (ended["exit_code"], ended["exceeded"]) == (0, None)
+
+
 @pytest.mark.parametrize("place", ["volume/file", "message"])
 def test_what_is_written_outside_of_the_volumes_of_the_worker_counts(place):
     """A volume that the image declares, and the file for the runtime's last message."""

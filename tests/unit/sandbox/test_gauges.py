@@ -1,6 +1,7 @@
 """How gauges and watchdogs measure usage, without a sandbox."""
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from agentjobs.sandbox.disk import (
     SharedDisk,
     TreeUsage,
 )
-from agentjobs.sandbox.limits import FILE_BYTES, Limits, format_bytes
+from agentjobs.sandbox.limits import FILE_BYTES, UNMEASURED, Limits, format_bytes
 from agentjobs.sandbox.usage import CpuTime, ProcessStat
 from agentjobs.sandbox.watchdog import MAX_FAILURES, UNWATCHED, Watchdog
 from tests.support.sandbox import eventually
@@ -297,11 +298,21 @@ async def test_a_failed_measurement_is_repeated(executor: ThreadPoolExecutor) ->
     await watchdog.stop()
 
 
-async def test_an_agent_that_cannot_be_watched_is_killed(executor: ThreadPoolExecutor) -> None:
+@pytest.mark.parametrize(
+    ("error", "report"),
+    [
+        (OSError(errno.EMFILE, "too many open files"), UNMEASURED),
+        # What an agent itself may cause is no shortage of the machine.
+        (OSError(errno.ENAMETOOLONG, "file name too long"), UNWATCHED),
+    ],
+)
+async def test_an_agent_that_cannot_be_watched_is_killed(
+    executor: ThreadPoolExecutor, error: OSError, report: str
+) -> None:
     reports: asyncio.Queue[str] = asyncio.Queue()
-    gauge = ScriptedGauge(*[OSError("too many open files")] * MAX_FAILURES, None)
+    gauge = ScriptedGauge(*[error] * MAX_FAILURES, None)
     watchdog = Watchdog(gauge, executor, reports.put_nowait)
-    assert await asyncio.wait_for(reports.get(), 20) == UNWATCHED
+    assert await asyncio.wait_for(reports.get(), 20) == report
     await watchdog.stop()
 
 

@@ -56,9 +56,7 @@ def operation(name: str, deprecation: Deprecation | None = None) -> Operation:
         summary="Ask",
         description="Asks.",
         query=OldQuery,
-        response=SuccessResponse(
-            status=200, description="The answer.", type=Answer, example={"ok": True}
-        ),
+        response=SuccessResponse("The answer.", Answer, {"ok": True}),
         deprecation=deprecation,
         deprecated_parameters={"status": OLDER},
     )

@@ -137,7 +137,7 @@ def test_every_event_is_described_with_an_example_that_verifies() -> None:
 
 
 def test_every_error_of_the_api_is_explained() -> None:
-    used = {code for operation in OPERATIONS for code in operation.errors}
+    used = {code for operation in OPERATIONS for code in operation.all_errors}
     assert used <= set(API_ERRORS) <= set(STATUS_OF)
 
 
@@ -245,7 +245,7 @@ async def test_the_docs_page_shows_every_operation_and_code(service: Service) ->
     page = (await service.get("/v1/docs")).text
     for operation in OPERATIONS:
         assert f'id="{operation.id}"' in page
-        for code in operation.errors:
+        for code in operation.all_errors:
             assert f"<code>{code}</code>" in page
     for methods in DOCUMENT["webhooks"].values():
         assert f'id="{methods["post"]["operationId"]}"' in page

@@ -7,7 +7,7 @@ import typer
 
 from agentjobs.cli.admin import load_settings
 from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.output import Answer, print_answer, print_note
 
 
 def migrate(data_dir: DataDir = None, json: Json = False) -> None:
@@ -15,10 +15,8 @@ def migrate(data_dir: DataDir = None, json: Json = False) -> None:
     from agentjobs.cli.backup.migration import migrate_store
 
     migrated = migrate_store(data_dir)
-    if json:
-        print_json(migrated)
-    else:
-        print_note(f"The {migrated.engine} database has the current schema, {migrated.revision}.")
+    note = f"The {migrated.engine} database has the current schema, {migrated.revision}."
+    print_answer(Answer(migrated, [], [note]), json=json)
 
 
 def backup(
@@ -42,10 +40,8 @@ def backup(
         "The backup does not include the encryption key. Back it up separately: secrets cannot be "
         "recovered without it."
     )
-    if json:
-        print_json({"path": str(directory.absolute()), "encryption_key": "left out"})
-    else:
-        print_result(str(directory.absolute()))
+    path = str(directory.absolute())
+    print_answer(Answer({"path": path, "encryption_key": "left out"}, [path]), json=json)
 
 
 def restore(
@@ -78,9 +74,4 @@ def restore(
                 settings, directory, progress.show, force=force, without_key=without_key
             )
         )
-    if json:
-        print_json(restored)
-        return
-    print_result(restored.path)
-    for line in describe(restored):
-        print_note(line)
+    print_answer(Answer(restored, [restored.path], describe(restored)), json=json)

@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.contexts.connection import complete_context
 from agentjobs.cli.options import Json
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import Answer, Table, print_answer
 
 contexts = typer.Typer(
     no_args_is_help=True, help="List, select and remove the services of `agentjobs login`."
@@ -30,12 +30,9 @@ def list_contexts(json: Json = False) -> None:
         }
         for context in credentials.contexts.values()
     ]
-    if json:
-        print_json({"contexts": rows})
-        return
-    print_table(
-        ("name", "url", "current"), [(row["name"], row["url"], row["current"]) for row in rows]
-    )
+    columns = ("name", "url", "current")
+    cells = [[row[column] for column in columns] for row in rows]
+    print_answer(Table({"contexts": rows}, columns, cells), json=json)
 
 
 @contexts.command("use")
@@ -46,11 +43,8 @@ def use_context(name: Name, json: Json = False) -> None:
     with edit_credentials(credentials_path()) as (credentials, store):
         context = credentials.find(name)
         store(credentials._replace(current=name))
-    if json:
-        print_json({"name": name, "url": context.url, "current": True})
-        return
-    print_result(name)
-    print_note(f"Commands use {context.url}.")
+    document = {"name": name, "url": context.url, "current": True}
+    print_answer(Answer(document, [name], [f"Commands use {context.url}."]), json=json)
 
 
 @contexts.command("remove")
@@ -70,13 +64,11 @@ def delete_context(name: str | None, json: bool) -> None:
             raise Problem("no_context", "No context is selected: see `agentjobs contexts list`.")
         context = credentials.find(chosen)
         store(credentials.without_context(chosen))
-    if json:
-        print_json({"name": chosen, "url": context.url})
-        return
-    print_result(chosen)
-    print_note(
+    note = (
         "Its key was deleted from this machine and remains valid: to end that, run "
         "`agentjobs keys revoke` on the server, or revoke it in the dashboard."
     )
+    notes = [note]
     if chosen == credentials.current and len(credentials.contexts) > 1:
-        print_note("To select another context, run: agentjobs contexts use NAME")
+        notes.append("To select another context, run: agentjobs contexts use NAME")
+    print_answer(Answer({"name": chosen, "url": context.url}, [chosen], notes), json=json)

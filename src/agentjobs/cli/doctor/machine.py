@@ -1,5 +1,6 @@
 """Checks of `agentjobs doctor` on the programs and settings of this machine."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agentjobs.cli.doctor.finding import Finding
@@ -66,27 +67,19 @@ def check_network_settings(settings: "Settings") -> list[Finding]:
     from agentjobs.settings import SettingsError
     from agentjobs.webhooks.allowed_addresses import configured_allow_list
 
+    checks: tuple[tuple[str, str, Callable[[], object]], ...] = (
+        ("network", "AGENTJOBS_EGRESS_ALLOW: ", lambda: AllowList.parse(settings.egress_allow)),
+        ("webhooks", "", lambda: configured_allow_list(settings)),
+        ("network", "", lambda: load_tls_context(settings.ca_file)),
+        ("prices", "", lambda: load_prices(settings)),
+        ("environments", "", lambda: check_setup_network(settings)),
+    )
     findings: list[Finding] = []
-    try:
-        AllowList.parse(settings.egress_allow)
-    except ValueError as error:
-        findings.append(Finding("network", "problem", f"AGENTJOBS_EGRESS_ALLOW: {error}"))
-    try:
-        configured_allow_list(settings)
-    except SettingsError as error:
-        findings.append(Finding("webhooks", "problem", str(error)))
-    try:
-        load_tls_context(settings.ca_file)
-    except ValueError as error:
-        findings.append(Finding("network", "problem", str(error)))
-    try:
-        load_prices(settings)
-    except SettingsError as error:
-        findings.append(Finding("prices", "problem", str(error)))
-    try:
-        check_setup_network(settings)
-    except SettingsError as error:
-        findings.append(Finding("environments", "problem", str(error)))
+    for subject, setting, check in checks:
+        try:
+            check()
+        except (ValueError, SettingsError) as error:
+            findings.append(Finding(subject, "problem", f"{setting}{error}"))
     if settings.egress_allow and not findings:
         findings.append(
             Finding("network", "note", f"agents can reach {', '.join(settings.egress_allow)}")

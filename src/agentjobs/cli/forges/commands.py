@@ -18,7 +18,8 @@ from agentjobs.cli.forges.text import (
     print_hooks,
 )
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_secret, print_table
+from agentjobs.cli.output import Answer, Table, print_json, print_note, print_result, print_secret
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
 
 if TYPE_CHECKING:
@@ -110,48 +111,33 @@ def add_connection(
 
 
 @forges.command("list")
-def list_connections(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def list_connections(admin: Admin, org: Org = DEFAULT_ORG) -> Table:
     """List the connections of an organization."""
+    from agentjobs.connections import connections
 
-    async def work(admin: Admin) -> "list[Connection]":
-        from agentjobs.connections import connections
-
-        return await connections.list_connections(admin.db, org)
-
-    connections = with_store(data_dir, work)
-    if json:
-        print_json({"forges": [document(connection) for connection in connections]})
-        return
-    print_table(TABLE, [line(connection) for connection in connections])
+    listed = await connections.list_connections(admin.db, org)
+    documents = [document(connection) for connection in listed]
+    return Table({"forges": documents}, TABLE, [line(connection) for connection in listed])
 
 
 @forges.command("show")
-def show_connection(
-    name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def show_connection(admin: Admin, name: ConnectionName, org: Org = DEFAULT_ORG) -> Table:
     """Show a connection and the URL for its platform's webhooks."""
-
-    async def work(admin: Admin) -> "tuple[Connection, str, int]":
-        from agentjobs.connections import connections
-        from agentjobs.connections.rows import count_repositories
-        from agentjobs.organizations.effective_settings import load_public_url
-
-        connection = await connections.find_connection(admin.db, org, name)
-        number = await count_repositories(admin.db, connection.id)
-        return connection, await load_public_url(admin.db, admin.settings), number
-
+    from agentjobs.connections import connections
     from agentjobs.connections.hook_urls import hook_url
+    from agentjobs.connections.rows import count_repositories
+    from agentjobs.organizations.effective_settings import load_public_url
 
-    connection, public_url, number = with_store(data_dir, work)
+    connection = await connections.find_connection(admin.db, org, name)
+    public_url = await load_public_url(admin.db, admin.settings)
     fields = {
         **document(connection),
         "hook_url": hook_url(public_url, connection.platform, connection.id),
-        "connected_repositories": number,
+        "connected_repositories": await count_repositories(admin.db, connection.id),
     }
-    if json:
-        print_json(fields)
-        return
-    print_table(("field", "value"), [*fields.items()])
+    return Table(fields, ("field", "value"), [*fields.items()])
 
 
 @forges.command("check")
@@ -201,31 +187,24 @@ def check_connection(
 
 
 @forges.command("remove")
-def remove_connection(
-    name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def remove_connection(admin: Admin, name: ConnectionName, org: Org = DEFAULT_ORG) -> Answer:
     """Remove a connection with its credential; no repository may be connected through it."""
-    removed = _remove(data_dir, org, name)
-    if json:
-        print_json({"name": removed.name, "removed": True})
-        return
-    print_result(removed.name)
-    print_note(f"{removed.name} is removed; revoke its credential on {removed.url}.")
+    removed = await _remove(admin, org, name)
+    note = f"{removed.name} is removed; revoke its credential on {removed.url}."
+    return Answer({"name": removed.name, "removed": True}, [removed.name], [note])
 
 
-def _remove(data_dir: Path | None, org: str, name: str) -> "Connection":
-    async def work(admin: Admin) -> "Connection":
-        from agentjobs.connections import connections
-        from agentjobs.platform_sync.hook_removal import remove_hooks_of_connection
+async def _remove(admin: Admin, org: str, name: str) -> "Connection":
+    from agentjobs.connections import connections
+    from agentjobs.platform_sync.hook_removal import remove_hooks_of_connection
 
-        connection = await connections.find_connection(admin.db, org, name)
-        async with open_platforms(admin.db, admin.settings) as platforms:
-            left = await remove_hooks_of_connection(admin.db, platforms, connection.id)
-        for full_name in left:
-            print_note(f"The webhook of {full_name} could not be removed; delete it there.")
-        return await connections.remove_connection(admin.db, org, name)
-
-    return with_store(data_dir, work)
+    connection = await connections.find_connection(admin.db, org, name)
+    async with open_platforms(admin.db, admin.settings) as platforms:
+        left = await remove_hooks_of_connection(admin.db, platforms, connection.id)
+    for full_name in left:
+        print_note(f"The webhook of {full_name} could not be removed; delete it there.")
+    return await connections.remove_connection(admin.db, org, name)
 
 
 def _is_app(app_id: str | None, installation_id: str | None, key_file: str | None) -> bool:
@@ -271,7 +250,7 @@ def _show_added(
 
 
 def _undo_add(data_dir: Path | None, org: str, connection: "Connection", reason: str) -> None:
-    _remove(data_dir, org, connection.id)
+    with_store(data_dir, lambda admin: _remove(admin, org, connection.id))
     fail_unseen(
         f"The secret could not be printed: {reason}. {connection.name} was removed again; add it "
         "once more."

@@ -8,7 +8,8 @@ from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.forges.access import open_platforms
 from agentjobs.cli.forges.commands import ConnectionName, forges
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import Table, print_json, print_note, print_result
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.connections.repositories import AvailableRepository, ConnectResult
@@ -17,22 +18,16 @@ SOME_REFUSED = 1
 
 
 @forges.command("repos")
-def list_available(
-    name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def list_available(admin: Admin, name: ConnectionName, org: Org = DEFAULT_ORG) -> Table:
     """List the repositories that a connection can see, and whether they can be connected."""
+    from agentjobs.connections.repositories import list_available
 
-    async def work(admin: Admin) -> "list[AvailableRepository]":
-        from agentjobs.connections.repositories import list_available
-
-        async with open_platforms(admin.db, admin.settings) as platforms:
-            return await list_available(admin.db, platforms, org, name)
-
-    repos = with_store(data_dir, work)
-    if json:
-        print_json({"repos": [_available_document(repo) for repo in repos]})
-        return
-    print_table(("name", "branch", "state"), [_available_line(repo) for repo in repos])
+    async with open_platforms(admin.db, admin.settings) as platforms:
+        repos = await list_available(admin.db, platforms, org, name)
+    documents = [_available_document(repo) for repo in repos]
+    rows = [_available_line(repo) for repo in repos]
+    return Table({"repos": documents}, ("name", "branch", "state"), rows)
 
 
 @forges.command("connect")

@@ -16,14 +16,11 @@ from agentjobs.cli.forges.commands import (
 )
 from agentjobs.cli.forges.text import document, print_account
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_secret
+from agentjobs.cli.output import Answer, print_answer, print_once
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.webhooks.commands import sealing_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from agentjobs.connections.adapters import Platforms
     from agentjobs.forges.connection import Connection
     from agentjobs.forges.protocol import Account
 
@@ -39,39 +36,37 @@ def rotate_token(
     """Replace the token or private key; the old one stays if the new one is not accepted."""
     credential = read_credential(name, private_key_file)
 
-    async def verify(admin: Admin, platforms: "Platforms") -> "tuple[Connection, Account]":
+    async def work(admin: Admin) -> Answer:
         from agentjobs.connections.verify import verify_and_replace
 
-        keys = sealing_keys(admin)
-        return await verify_and_replace(
-            admin.db, keys, platforms, org, name, credential, interactive_retries()
-        )
+        async with open_platforms(admin.db, admin.settings) as platforms:
+            changed, account = await verify_and_replace(
+                *(admin.db, sealing_keys(admin), platforms, org, name, credential),
+                interactive_retries(),
+            )
+        note = f"{changed.name} uses the new credential; revoke the old one on {changed.url}."
+        return await _changed(admin, changed, account, note)
 
-    replaced = _change_connection(data_dir, verify, json=json)
-    if not json:
-        note = f"{replaced.name} uses the new credential; revoke the old one on {replaced.url}."
-        print_note(note)
+    print_answer(with_store(data_dir, work), json=json)
 
 
 @forges.command("set-installation")
-def set_installation(
+@store_command
+async def set_installation(
+    admin: Admin,
     name: ConnectionName,
     installation_id: Annotated[str, typer.Argument(help="The new ID of the App's installation.")],
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Use another installation of the GitHub App: one that is installed again has a new ID."""
+    from agentjobs.connections.verify import verify_installation
 
-    async def verify(admin: Admin, platforms: "Platforms") -> "tuple[Connection, Account]":
-        from agentjobs.connections.verify import verify_installation
-
-        keys = sealing_keys(admin)
-        return await verify_installation(
-            admin.db, keys, platforms, org, name, installation_id, interactive_retries()
+    async with open_platforms(admin.db, admin.settings) as platforms:
+        changed, account = await verify_installation(
+            *(admin.db, sealing_keys(admin), platforms, org, name, installation_id),
+            interactive_retries(),
         )
-
-    _change_connection(data_dir, verify, json=json)
+    return await _changed(admin, changed, account)
 
 
 @forges.command("rotate-hook-secret")
@@ -79,48 +74,26 @@ def rotate_hook_secret(
     name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
 ) -> None:
     """Create a new secret for the platform's webhooks and print it once."""
+    from agentjobs.connections import connections
 
-    async def work(admin: Admin) -> str:
-        from agentjobs.connections import connections
-
-        return await connections.rotate_hook_secret(admin.db, sealing_keys(admin), org, name)
-
-    secret = with_store(data_dir, work)
-
-    def show() -> None:
-        if json:
-            print_json({"name": name, "hook_secret": secret})
-            return
-        print_note(
-            f"Webhooks of {name} are refused until the platform has this secret, which is shown "
-            "only once."
-        )
-        print_result(secret)
-
-    if reason := print_secret(show):
+    secret = with_store(
+        data_dir,
+        lambda admin: connections.rotate_hook_secret(admin.db, sealing_keys(admin), org, name),
+    )
+    note = (
+        f"Webhooks of {name} are refused until the platform has this secret, which is shown only"
+        " once."
+    )
+    if reason := print_once({"name": name, "hook_secret": secret}, note, secret, json=json):
         fail_unseen(f"The new secret could not be printed: {reason}. Rotate it again.")
 
 
-def _change_connection(
-    data_dir: "Path | None",
-    verify: "Callable[[Admin, Platforms], Awaitable[tuple[Connection, Account]]]",
-    *,
-    json: bool,
-) -> "Connection":
-    """Print the changed connection, and let the jobs that wait for it try again."""
+async def _changed(
+    admin: Admin, connection: "Connection", account: "Account", *notes: str
+) -> Answer:
+    """Let the jobs that wait for the changed connection try again."""
+    from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
 
-    async def work(admin: Admin) -> "Connection":
-        from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
-
-        async with open_platforms(admin.db, admin.settings) as platforms:
-            changed, account = await verify(admin, platforms)
-        await end_outages_of_connection(admin.db, changed.id)
-        print_account(admin.settings, changed, account)
-        return changed
-
-    changed = with_store(data_dir, work)
-    if json:
-        print_json(document(changed))
-    else:
-        print_result(changed.name)
-    return changed
+    await end_outages_of_connection(admin.db, connection.id)
+    print_account(admin.settings, connection, account)
+    return Answer(document(connection), [connection.name], notes)

@@ -90,13 +90,13 @@ def sign_token(
     data_dir: DataDir = None,
 ) -> None:
     """Prove to Gitea or Forgejo that the account has the signing key."""
+    from agentjobs.connections import signing
 
-    async def work(admin: Admin) -> str:
-        from agentjobs.connections import signing
-
-        return await signing.sign_token(admin.db, sealing_keys(admin), org, name, token)
-
-    print_result(with_store(data_dir, work).rstrip())
+    signature = with_store(
+        data_dir,
+        lambda admin: signing.sign_token(admin.db, sealing_keys(admin), org, name, token),
+    )
+    print_result(signature.rstrip())
 
 
 def _document(change: "SigningChange") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from agentjobs.cli.contexts.connection import ContextName, connect
 from agentjobs.cli.jobs import text
 from agentjobs.cli.jobs.older_services import check_filters
 from agentjobs.cli.options import Json
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import Answer, Table, print_answer, print_json, print_note, print_result
 from agentjobs.cli.pairs import parse_pairs
 
 jobs = typer.Typer(
@@ -33,10 +33,8 @@ def show_job(job_id: JobId, context: ContextName = None, json: Json = False) -> 
     """Show the details of a job."""
     with connect(context) as client:
         job = client.job(job_id)
-    if json:
-        print_json(job.raw)
-    else:
-        print_result("\n".join(f"{name}: {value}" for name, value in text.details(job)))
+    lines = [f"{name}: {value}" for name, value in text.details(job)]
+    print_answer(Answer(job.raw, lines), json=json)
 
 
 @jobs.command("list")
@@ -100,10 +98,8 @@ def list_jobs(
     check_filters(
         listed, labels=pairs, ticket_id=ticket, follows=follows, after=after, before=before
     )
-    if json:
-        print_json({"jobs": [job.raw for job in listed]})
-        return
-    print_table(text.COLUMNS, [text.row(job) for job in listed])
+    document = {"jobs": [job.raw for job in listed]}
+    print_answer(Table(document, text.COLUMNS, [text.row(job) for job in listed]), json=json)
 
 
 @jobs.command("cancel")
@@ -111,11 +107,8 @@ def cancel_job(job_id: JobId, context: ContextName = None, json: Json = False) -
     """Cancel a queued or running job."""
     with connect(context) as client:
         job = client.cancel(job_id)
-    if json:
-        print_json(job.raw)
-    else:
-        print_result(job.job_id)
-        print_note(f"{job.job_id} is {job.status}")
+    note = f"{job.job_id} is {job.status}"
+    print_answer(Answer(job.raw, [job.job_id], [note]), json=json)
 
 
 @jobs.command("prompt")

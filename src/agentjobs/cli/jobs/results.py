@@ -10,7 +10,15 @@ from agentjobs.cli.contexts.connection import ContextName, connect
 from agentjobs.cli.jobs import text
 from agentjobs.cli.jobs.commands import JobId, jobs
 from agentjobs.cli.options import Json
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import (
+    Answer,
+    Table,
+    print_answer,
+    print_json,
+    print_note,
+    print_result,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from agentjobs_client import Diff, Job
@@ -33,10 +41,9 @@ def show_steps(
     """List what the agent of a job did, step by step."""
     with connect(context) as client:
         steps = list(client.steps(job_id, kind=kind))
-    if json:
-        print_json({"steps": [step.raw for step in steps]})
-        return
-    print_table(text.STEP_COLUMNS, [text.step_row(step) for step in steps])
+    document = {"steps": [step.raw for step in steps]}
+    rows = [text.step_row(step) for step in steps]
+    print_answer(Table(document, text.STEP_COLUMNS, rows), json=json)
 
 
 @jobs.command("diff")
@@ -78,13 +85,9 @@ def show_artifacts(
             _save(content, output or Path(name).name, json)
             return
         artifacts = client.artifacts(job_id)
-    if json:
-        print_json({"artifacts": [artifact.raw for artifact in artifacts]})
-        return
-    print_table(
-        ("name", "type", "bytes"),
-        [(artifact.name, artifact.media_type, artifact.size_bytes) for artifact in artifacts],
-    )
+    document = {"artifacts": [artifact.raw for artifact in artifacts]}
+    rows = [(artifact.name, artifact.media_type, artifact.size_bytes) for artifact in artifacts]
+    print_answer(Table(document, ("name", "type", "bytes"), rows), json=json)
 
 
 @jobs.command("report")
@@ -94,11 +97,9 @@ def show_report(job_id: JobId, context: ContextName = None, json: Json = False) 
         job = client.job(job_id)
     if job.report_markdown is None:
         raise _no_report(job)
-    if json:
-        report = {"report_markdown": job.report_markdown, "report_json": job.report_json}
-        print_json({"job_id": job_id, **report})
-    else:
-        print_result(job.report_markdown.removesuffix("\n"))
+    report = {"report_markdown": job.report_markdown, "report_json": job.report_json}
+    text_lines = [job.report_markdown.removesuffix("\n")]
+    print_answer(Answer({"job_id": job_id, **report}, text_lines), json=json)
 
 
 def _print_files(diff: "Diff") -> None:
@@ -136,10 +137,7 @@ def _save(content: bytes, output: str, json: bool) -> None:
         # Part of an artifact looks like a whole one.
         path.unlink()
         raise
-    if json:
-        print_json({"file": output, "size_bytes": len(content)})
-    else:
-        print_result(output)
+    print_answer(Answer({"file": output, "size_bytes": len(content)}, [output]), json=json)
 
 
 def _no_report(job: "Job") -> Exception:

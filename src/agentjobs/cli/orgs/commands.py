@@ -6,7 +6,8 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DataDir, Json, Severity
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import Answer, Table, print_answer
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.organizations.budgets import Budget
@@ -18,70 +19,56 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
 @orgs.command("create")
-def create_org(
+@store_command
+async def create_org(
+    admin: Admin,
     name: Name,
     plan: Annotated[
         str | None, typer.Option("--plan", metavar="PLAN", help="Plan (default: the lowest).")
     ] = None,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Create an organization."""
+    from agentjobs.organizations.organizations import create_organization
 
-    async def work(admin: Admin) -> "Organization":
-        from agentjobs.organizations.organizations import create_organization
-
-        return await create_organization(admin.db, admin.plans, name, plan or admin.plans.names[0])
-
-    _print_organization(with_store(data_dir, work), json)
+    plan = plan or admin.plans.names[0]
+    return _answer(await create_organization(admin.db, admin.plans, name, plan))
 
 
 @orgs.command("list")
-def list_orgs(data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def list_orgs(admin: Admin) -> Table:
     """List organizations."""
+    from agentjobs.organizations.budgets import list_budgets
+    from agentjobs.organizations.organizations import list_organizations
 
-    async def work(admin: Admin) -> "list[tuple[Organization, Budget]]":
-        from agentjobs.organizations.budgets import list_budgets
-        from agentjobs.organizations.organizations import list_organizations
-
-        organizations = await list_organizations(admin.db)
-        budgets = await list_budgets(admin.db)
-        return [(each, budgets[each.id]) for each in organizations]
-
-    rows = with_store(data_dir, work)
-    if json:
-        print_json({"orgs": [{**_document(org), **_amounts(budget)} for org, budget in rows]})
-        return
-    print_table(
+    organizations = await list_organizations(admin.db)
+    budgets = await list_budgets(admin.db)
+    documents = [{**_document(org), **_amounts(budgets[org.id])} for org in organizations]
+    return Table(
+        {"orgs": documents},
         ("name", "plan", "USD per day", "USD per job", "created", "paused"),
         [
             (
                 org.name,
                 org.plan,
-                *_amount_texts(budget),
-                _document(org)["created_at"],
-                _document(org)["paused_at"],
+                *_amount_texts(budgets[org.id]),
+                document["created_at"],
+                document["paused_at"],
             )
-            for org, budget in rows
+            for org, document in zip(organizations, documents, strict=True)
         ],
     )
 
 
 @orgs.command("set-plan")
-def set_org_plan(
-    name: Name,
-    plan: Annotated[str, typer.Argument(metavar="PLAN")],
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+@store_command
+async def set_org_plan(
+    admin: Admin, name: Name, plan: Annotated[str, typer.Argument(metavar="PLAN")]
+) -> Answer:
     """Move an organization to another plan."""
+    from agentjobs.organizations.organizations import set_plan
 
-    async def work(admin: Admin) -> "Organization":
-        from agentjobs.organizations.organizations import set_plan
-
-        return await set_plan(admin.db, admin.plans, name, plan)
-
-    _print_organization(with_store(data_dir, work), json)
+    return _answer(await set_plan(admin.db, admin.plans, name, plan))
 
 
 @orgs.command("set-budget")
@@ -100,19 +87,14 @@ def set_org_budget(
     """Limit the model cost of an organization."""
     if per_day is None and per_job is None:
         raise typer.BadParameter("specify --per-day, --per-job or both")
+    from agentjobs.organizations.budgets import set_budget
 
-    async def work(admin: Admin) -> "Budget":
-        from agentjobs.organizations.budgets import set_budget
-
-        return await set_budget(admin.db, name, daily=per_day, job=per_job)
-
-    budget = with_store(data_dir, work)
-    if json:
-        print_json({"name": name, **_amounts(budget)})
-        return
-    print_result(name)
+    budget = with_store(
+        data_dir, lambda admin: set_budget(admin.db, name, daily=per_day, job=per_job)
+    )
     day, job = (text or "no limit" for text in _amount_texts(budget))
-    print_note(f"Budget of {name} in US dollars: {day} per day, {job} per job.")
+    note = f"Budget of {name} in US dollars: {day} per day, {job} per job."
+    print_answer(Answer({"name": name, **_amounts(budget)}, [name], [note]), json=json)
 
 
 @orgs.command("set-setup-network")
@@ -139,38 +121,25 @@ def set_org_setup_network(
         await set_setup_network(admin.db, name, requested)
 
     with_store(data_dir, work)
-    if json:
-        print_json({"name": name, "setup_network": None if all_hosts else hosts or []})
-        return
-    print_result(name)
-    print_note("This applies to setups that start from now on.")
+    document = {"name": name, "setup_network": None if all_hosts else hosts or []}
+    note = "This applies to setups that start from now on."
+    print_answer(Answer(document, [name], [note]), json=json)
 
 
 @orgs.command("auto-trigger")
-def set_auto_trigger(
-    name: Name, severity: Severity = None, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def set_auto_trigger(admin: Admin, name: Name, severity: Severity = None) -> Answer:
     """Show or set the default severity at which vulnerabilities start jobs automatically."""
+    from agentjobs.repos import thresholds
 
-    async def work(admin: Admin) -> str | None:
-        from agentjobs.organizations.organizations import find_organization
-        from agentjobs.repos.thresholds import (
-            load_organization_threshold,
-            set_organization_threshold,
-        )
-
-        if severity is not None:
-            return await set_organization_threshold(admin.db, name, severity)
-        return await load_organization_threshold(
-            admin.db, (await find_organization(admin.db, name)).id
-        )
-
-    level = with_store(data_dir, work)
-    if json:
-        print_json({"name": name, "auto_trigger_on_cve_severity": level})
-        return
-    print_result(level or "none")
-    print_note(f"This applies to repositories of {name} without a setting of their own.")
+    if severity is None:
+        organization = await admin.find_organization(name)
+        level = await thresholds.load_organization_threshold(admin.db, organization.id)
+    else:
+        level = await thresholds.set_organization_threshold(admin.db, name, severity)
+    document = {"name": name, "auto_trigger_on_cve_severity": level}
+    note = f"This applies to repositories of {name} without a setting of their own."
+    return Answer(document, [level or "none"], [note])
 
 
 def _amounts(budget: "Budget") -> dict[str, float | None]:
@@ -188,12 +157,9 @@ def _amount_texts(budget: "Budget") -> tuple[str | None, str | None]:
     return usd_text(budget.daily_nanousd), usd_text(budget.job_nanousd)
 
 
-def _print_organization(organization: "Organization", json: bool) -> None:
-    if json:
-        print_json(_document(organization))
-        return
-    print_result(organization.name)
-    print_note(f"{organization.name} is on the plan {organization.plan}.")
+def _answer(organization: "Organization") -> Answer:
+    note = f"{organization.name} is on the plan {organization.plan}."
+    return Answer(_document(organization), [organization.name], [note])
 
 
 def _document(organization: "Organization") -> dict[str, Any]:

@@ -1,18 +1,15 @@
 """`agentjobs orgs export` and `delete`: all data of an organization."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.admin import with_store
 from agentjobs.cli.confirmation import confirm_name
 from agentjobs.cli.options import DataDir, Json
 from agentjobs.cli.orgs.commands import Name, orgs
-from agentjobs.cli.output import print_json, print_note, print_result
-
-if TYPE_CHECKING:
-    from agentjobs.cli.orgs.export import Exported
+from agentjobs.cli.output import Answer, print_answer
 
 
 @orgs.command("export")
@@ -26,22 +23,18 @@ def export_org(
     json: Json = False,
 ) -> None:
     """Write all data of an organization into a zip file. The service can keep running."""
+    from agentjobs.cli.orgs.export import export_organization
+
     target = (output or Path(f"{name}-export.zip")).absolute()
-
-    async def work(admin: Admin) -> "Exported":
-        from agentjobs.cli.orgs.export import export_organization
-
-        return await export_organization(admin.db, admin.settings, name, target)
-
-    exported = with_store(data_dir, work)
-    if json:
-        print_json({"path": str(target), "tables": exported.tables, "secrets": "names only"})
-        return
-    print_result(str(target))
-    print_note(
+    exported = with_store(
+        data_dir, lambda admin: export_organization(admin.db, admin.settings, name, target)
+    )
+    document = {"path": str(target), "tables": exported.tables, "secrets": "names only"}
+    note = (
         f"{sum(exported.tables.values())} rows and {len(exported.repositories)} repositories of"
         f" {name}; of secrets, only the names."
     )
+    print_answer(Answer(document, [str(target)], [note]), json=json)
 
 
 @orgs.command("delete")
@@ -56,15 +49,10 @@ def delete_org(
     if not yes:
         contents = "jobs, repositories, pull requests, keys and users"
         confirm_name(name, "organization", f"deletes all data of {name}: {contents}")
+    from agentjobs.cli.orgs.deletion import delete_organization
 
-    async def work(admin: Admin) -> dict[str, int]:
-        from agentjobs.cli.orgs.deletion import delete_organization
-
-        return await delete_organization(admin.db, admin.settings, name, force=force)
-
-    deleted = with_store(data_dir, work)
-    if json:
-        print_json({"name": name, "deleted": deleted})
-        return
-    print_result(name)
-    print_note(f"Deleted {sum(deleted.values())} rows, and the files of {name} on this host.")
+    deleted = with_store(
+        data_dir, lambda admin: delete_organization(admin.db, admin.settings, name, force=force)
+    )
+    note = f"Deleted {sum(deleted.values())} rows, and the files of {name} on this host."
+    print_answer(Answer({"name": name, "deleted": deleted}, [name], [note]), json=json)

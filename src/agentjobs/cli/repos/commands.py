@@ -1,6 +1,5 @@
 """`agentjobs repos`: the repositories connected to an organization."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,13 +7,12 @@ import typer
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.confirmation import confirm_name
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org, Severity
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import Answer, Table, print_answer, print_json, print_note, print_result
 from agentjobs.cli.repos.index_wait import INDEX_FAILED, wait_for_index
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
-    from agentjobs.cli.repos.purge import Purged
     from agentjobs.repos.queries import RepoView
-    from agentjobs.repos.thresholds import Thresholds
 
 repos = typer.Typer(no_args_is_help=True, help="Manage connected repositories.")
 
@@ -84,21 +82,15 @@ def connect_repo(
 
 
 @repos.command("list")
-def list_repos(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def list_repos(admin: Admin, org: Org = DEFAULT_ORG) -> Table:
     """List the connected repositories."""
+    from agentjobs.repos import queries
 
-    async def work(admin: Admin) -> "list[RepoView]":
-        from agentjobs.organizations.organizations import find_organization
-        from agentjobs.repos import queries
-
-        owner = await find_organization(admin.db, org)
-        return await queries.list_repos(admin.db, owner.id)
-
-    views = with_store(data_dir, work)
-    if json:
-        print_json({"repos": views})
-        return
-    print_table(
+    owner = await admin.find_organization(org)
+    views = await queries.list_repos(admin.db, owner.id)
+    return Table(
+        {"repos": views},
         ("name", "platform", "status", "lines", "branch", "error"),
         [
             (
@@ -115,70 +107,47 @@ def list_repos(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = Fa
 
 
 @repos.command("lift")
-def lift_path(
-    name: Name,
-    pattern: GlobPattern,
-    org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+@store_command
+async def lift_path(
+    admin: Admin, name: Name, pattern: GlobPattern, org: Org = DEFAULT_ORG
+) -> Answer:
     """Let agents change paths that the service protects by default, such as CI definitions."""
+    from agentjobs.repos.protected_paths import remove_protection
 
-    async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.protected_paths import remove_protection
-
-        return await remove_protection(admin.db, org, name, pattern)
-
-    repo = with_store(data_dir, work)
-    _answer_unprotected_paths(repo, json, f"Agents may change {pattern} in {repo.full_name}.")
+    repo = await remove_protection(admin.db, org, name, pattern)
+    note = f"Agents may change {pattern} in {repo.full_name}."
+    return Answer(repo, repo.lifted_paths, [note])
 
 
 @repos.command("protect")
-def protect_path(
-    name: Name,
-    pattern: GlobPattern,
-    org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+@store_command
+async def protect_path(
+    admin: Admin, name: Name, pattern: GlobPattern, org: Org = DEFAULT_ORG
+) -> Answer:
     """Protect paths again after `lift`."""
+    from agentjobs.repos.protected_paths import restore_protection
 
-    async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.protected_paths import restore_protection
-
-        return await restore_protection(admin.db, org, name, pattern)
-
-    repo = with_store(data_dir, work)
-    _answer_unprotected_paths(repo, json, f"{pattern} is protected again in {repo.full_name}.")
+    repo = await restore_protection(admin.db, org, name, pattern)
+    note = f"{pattern} is protected again in {repo.full_name}."
+    return Answer(repo, repo.lifted_paths, [note])
 
 
 @repos.command("auto-trigger")
-def set_auto_trigger(
-    name: Name,
-    severity: Severity = None,
-    org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+@store_command
+async def set_auto_trigger(
+    admin: Admin, name: Name, severity: Severity = None, org: Org = DEFAULT_ORG
+) -> Answer:
     """Show or set the minimum severity at which a vulnerability starts a job automatically."""
+    from agentjobs.repos.thresholds import load_thresholds, set_repo_threshold
 
-    async def work(admin: Admin) -> "Thresholds":
-        from agentjobs.organizations.organizations import find_organization
-        from agentjobs.repos.queries import find_repo
-        from agentjobs.repos.thresholds import load_thresholds, set_repo_threshold
-
-        if severity is not None:
-            return await set_repo_threshold(admin.db, org, name, severity)
-        owner = await find_organization(admin.db, org)
-        return await load_thresholds(admin.db, (await find_repo(admin.db, owner.id, name)).id)
-
-    thresholds = with_store(data_dir, work)
+    if severity is None:
+        _, repo = await admin.find_repo(org, name)
+        thresholds = await load_thresholds(admin.db, repo.id)
+    else:
+        thresholds = await set_repo_threshold(admin.db, org, name, severity)
     effective = thresholds.effective
-    if json:
-        print_json({"effective": effective, "says": thresholds})
-        return
-    print_result(effective.level)
-    print_note(f"{name}: {_SOURCE_TEXT[effective.source]}.")
+    document = {"effective": effective, "says": thresholds}
+    return Answer(document, [effective.level], [f"{name}: {_SOURCE_TEXT[effective.source]}."])
 
 
 @repos.command("set")
@@ -203,24 +172,20 @@ def set_repo(
     """Choose the workers that run jobs of a repository, and limit how many run at once."""
     if tags is None and max_concurrent_jobs is None:
         raise typer.BadParameter("specify --tags, --max-concurrent-jobs or both")
+    from agentjobs.repos.scheduling import set_scheduling
 
-    async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.scheduling import set_scheduling
-
-        return await set_scheduling(
+    repo = with_store(
+        data_dir,
+        lambda admin: set_scheduling(
             admin.db, org, name, tags=tags, max_concurrent_jobs=max_concurrent_jobs
-        )
-
-    repo = with_store(data_dir, work)
-    if json:
-        print_json(repo)
-        return
-    print_result(repo.full_name)
-    print_note(
+        ),
+    )
+    note = (
         f"Jobs of {repo.full_name} run on workers with the tags:"
         f" {', '.join(repo.required_tags) or 'none required'};"
         f" at once: {repo.max_concurrent_jobs or 'no limit'}."
     )
+    print_answer(Answer(repo, [repo.full_name], [note]), json=json)
 
 
 @repos.command("disconnect")
@@ -238,49 +203,28 @@ def disconnect_repo(
     json: Json = False,
 ) -> None:
     """Disconnect a repository: it accepts no more jobs; its jobs and pull requests are kept."""
-    if purge:
-        if not yes:
-            effect = f"disconnects {name}, cancels its jobs and removes its files on every machine"
-            confirm_name(name, "repository", f"{effect}: {_PURGED_FILES}")
-        _purge_repo(name, org, data_dir, json)
-        return
+    if purge and not yes:
+        effect = f"disconnects {name}, cancels its jobs and removes its files on every machine"
+        confirm_name(name, "repository", f"{effect}: {_PURGED_FILES}")
 
-    async def work(admin: Admin) -> "RepoView":
+    async def work(admin: Admin) -> Answer:
+        if purge:
+            return await _purge_repo(admin, org, name)
         from agentjobs.jobs.disconnect import disconnect_repository
 
-        return await disconnect_repository(admin.db, org, name)
+        repo = await disconnect_repository(admin.db, org, name)
+        return Answer(repo, [repo.full_name], [f"{repo.full_name} is disconnected."])
 
-    repo = with_store(data_dir, work)
-    if json:
-        print_json(repo)
-        return
-    print_result(repo.full_name)
-    print_note(f"{repo.full_name} is disconnected.")
+    print_answer(with_store(data_dir, work), json=json)
 
 
-def _purge_repo(name: str, org: str, data_dir: Path | None, json: bool) -> None:
-    async def work(admin: Admin) -> "Purged":
-        from agentjobs.cli.repos.purge import purge_repository
+async def _purge_repo(admin: Admin, org: str, name: str) -> Answer:
+    from agentjobs.cli.repos.purge import purge_repository
 
-        return await purge_repository(admin.db, admin.settings, org, name)
-
-    purged = with_store(data_dir, work)
-    if json:
-        print_json(purged)
-        return
-    for path in purged.removed:
-        print_result(path)
-    print_note(
+    purged = await purge_repository(admin.db, admin.settings, org, name)
+    note = (
         f"{name} is disconnected, and its files on this host are removed. Running workers"
         f" ({', '.join(purged.workers) or 'none'}) remove theirs within two minutes, others when"
         " they start."
     )
-
-
-def _answer_unprotected_paths(repo: "RepoView", json: bool, message: str) -> None:
-    if json:
-        print_json(repo)
-        return
-    for pattern in repo.lifted_paths:
-        print_result(pattern)
-    print_note(message)
+    return Answer(purged, purged.removed, [note])

@@ -8,12 +8,12 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.output import Answer, print_answer, print_note
 from agentjobs.cli.repos.commands import Name, repos
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.environments.definition import EnvironmentDefinition
-    from agentjobs.repos.queries import RepoView
 
 environment = typer.Typer(no_args_is_help=True, help="The environment of a repository's agents.")
 repos.add_typer(environment, name="environment")
@@ -44,81 +44,53 @@ def set_environment(
         raise typer.BadParameter("specify --file, or some of --image, --setup and --start")
     definition = _read_definition(file) if file else _definition_of(given)
 
-    async def work(admin: Admin) -> "RepoView":
-        from agentjobs.environments.repo_settings import set_definition
-
-        owner_id, repo = await _find(admin, org, name)
-        await set_definition(admin.db, owner_id, repo.id, repo.full_name, definition)
-        return repo
-
-    repo = with_store(data_dir, work)
-    if json:
-        print_json({"repo": repo.full_name, "definition": definition})
-        return
-    print_result(repo.full_name)
-    print_note("This replaces what the files of the repository say, for jobs that start from now.")
+    note = "This replaces what the files of the repository say, for jobs that start from now."
+    answer = with_store(data_dir, lambda admin: _set_definition(admin, org, name, definition, note))
+    print_answer(answer, json=json)
 
 
 @environment.command("clear")
-def clear_environment(
-    name: Name, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def clear_environment(admin: Admin, name: Name, org: Org = DEFAULT_ORG) -> Answer:
     """Let the repository's own files say what its environment is."""
-
-    async def work(admin: Admin) -> "RepoView":
-        from agentjobs.environments.repo_settings import set_definition
-
-        owner_id, repo = await _find(admin, org, name)
-        await set_definition(admin.db, owner_id, repo.id, repo.full_name, None)
-        return repo
-
-    repo = with_store(data_dir, work)
-    if json:
-        print_json({"repo": repo.full_name, "definition": None})
-        return
-    print_result(repo.full_name)
-    print_note("The files of the repository decide, for jobs that start from now.")
+    note = "The files of the repository decide, for jobs that start from now."
+    return await _set_definition(admin, org, name, None, note)
 
 
 @environment.command("trust-branch")
-def trust_branch(
+@store_command
+async def trust_branch(
+    admin: Admin,
     name: Name,
     branches: Annotated[list[str], typer.Argument(metavar="BRANCH...")],
     remove: Annotated[bool, typer.Option("--remove", help="Do not trust them any more.")] = False,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Give setup of a branch network and secrets, as that of the default branch has.
 
     Whoever can push to the branch can then read the secrets for setup.
     """
+    from agentjobs.environments.repo_settings import load_repo_settings, set_trusted_branches
 
-    async def work(admin: Admin) -> tuple[str, ...]:
-        from agentjobs.environments.repo_settings import load_repo_settings, set_trusted_branches
-
-        owner_id, repo = await _find(admin, org, name)
-        before = set((await load_repo_settings(admin.db, repo.id)).trusted_branches)
-        trusted = before.difference(branches) if remove else before.union(branches)
-        return await set_trusted_branches(
-            admin.db, owner_id, repo.id, repo.full_name, sorted(trusted)
-        )
-
-    trusted = with_store(data_dir, work)
-    if json:
-        print_json({"repo": name, "trusted_branches": trusted})
-        return
-    for branch in trusted:
-        print_result(branch)
-    print_note(f"Trusted beside the default branch of {name}: {', '.join(trusted) or 'none'}.")
+    owner_id, repo = await admin.find_repo(org, name)
+    before = set((await load_repo_settings(admin.db, repo.id)).trusted_branches)
+    chosen = before.difference(branches) if remove else before.union(branches)
+    trusted = await set_trusted_branches(
+        admin.db, owner_id, repo.id, repo.full_name, sorted(chosen)
+    )
+    note = f"Trusted beside the default branch of {name}: {', '.join(trusted) or 'none'}."
+    return Answer({"repo": name, "trusted_branches": trusted}, trusted, [note])
 
 
-async def _find(admin: Admin, org: str, name: str) -> "tuple[str, RepoView]":
-    from agentjobs.organizations.organizations import find_organization
-    from agentjobs.repos.queries import find_repo
+async def _set_definition(
+    admin: Admin, org: str, name: str, definition: "EnvironmentDefinition | None", note: str
+) -> Answer:
+    from agentjobs.environments.repo_settings import set_definition
 
-    owner = await find_organization(admin.db, org)
-    return owner.id, await find_repo(admin.db, owner.id, name)
+    owner_id, repo = await admin.find_repo(org, name)
+    await set_definition(admin.db, owner_id, repo.id, repo.full_name, definition)
+    document = {"repo": repo.full_name, "definition": definition}
+    return Answer(document, [repo.full_name], [note])
 
 
 def _read_definition(file: str) -> "EnvironmentDefinition":

@@ -8,10 +8,18 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import escape_text, print_json, print_note, print_result, print_table
+from agentjobs.cli.output import (
+    Answer,
+    escape_text,
+    print_json,
+    print_note,
+    print_result,
+    print_table,
+)
 from agentjobs.cli.repos import environment_text as text
 from agentjobs.cli.repos.commands import Name
 from agentjobs.cli.repos.environment import environment
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.environments.build_queries import Build
@@ -41,7 +49,7 @@ def show_environment(
     """Show the definition in effect, the snapshots, and the latest builds."""
 
     async def work(admin: Admin) -> "EnvironmentStatus":
-        return await _status(admin, (await _repo(admin, org, name))[1])
+        return await _status(admin, (await admin.find_repo(org, name))[1])
 
     status = with_store(data_dir, work)
     if json:
@@ -79,28 +87,21 @@ def rebuild_environment(
 
 
 @environment.command("log")
-def show_log(
+@store_command
+async def show_log(
+    admin: Admin,
     name: Annotated[str, typer.Argument(metavar="OWNER/NAME | BUILD")],
     build: Annotated[str, typer.Argument(metavar="[BUILD]", help="Default: the last one.")] = "",
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Print the log of a build, by its ID, or of the last build of a repository."""
+    from agentjobs.environments.build_queries import read_log
 
-    async def work(admin: Admin) -> "tuple[Build, str]":
-        from agentjobs.environments.build_queries import read_log
-
-        found = await _find_build(admin, org, name, build)
-        return found, await read_log(admin.db, found.id)
-
-    found, log = with_store(data_dir, work)
-    if json:
-        print_json({**text.build_document(found), "log": log})
-        return
-    if log:
-        print_result(escape_text(log.removesuffix("\n")))
-    print_note(f"{found.id} is {found.state}.{f' {found.error}' if found.error else ''}")
+    shown = await _find_build(admin, org, name, build)
+    log = await read_log(admin.db, shown.id)
+    lines = [escape_text(log.removesuffix("\n"))] if log else []
+    note = f"{shown.id} is {shown.state}.{f' {shown.error}' if shown.error else ''}"
+    return Answer({**text.build_document(shown), "log": log}, lines, [note])
 
 
 def _build(
@@ -111,7 +112,7 @@ def _build(
         from agentjobs.jobs.environments.build_requests import request_environment_build
         from agentjobs.jobs.environments.status import can_build
 
-        organization_id, repo = await _repo(admin, org, name)
+        organization_id, repo = await admin.find_repo(org, name)
         reason = (await _status(admin, repo)).nothing_to_build
         if reason:
             return Ended(None, reason, succeeded=True)
@@ -196,7 +197,7 @@ async def _find_build(admin: Admin, org: str, name: str, build_id: str) -> "Buil
     if not build_id and id_matcher("env")(name):
         found = await find_any_build(admin.db, name)
     else:
-        _, repo = await _repo(admin, org, name)
+        _, repo = await admin.find_repo(org, name)
         if build_id:
             found = await find_build(admin.db, repo.id, build_id)
         else:
@@ -214,15 +215,6 @@ async def _find_build(admin: Admin, org: str, name: str, build_id: str) -> "Buil
             " latest.",
         )
     return found
-
-
-async def _repo(admin: Admin, org: str, name: str) -> "tuple[str, RepoView]":
-    """The ID of the organization, and its repository."""
-    from agentjobs.organizations.organizations import find_organization
-    from agentjobs.repos.queries import find_repo
-
-    owner = await find_organization(admin.db, org)
-    return owner.id, await find_repo(admin.db, owner.id, name)
 
 
 async def _status(admin: Admin, repo: "RepoView") -> "EnvironmentStatus":

@@ -54,11 +54,7 @@ def show_graph(
     data_dir: DataDir = None,
 ) -> None:
     """Write what a repository consists of and depends on, as of its last index."""
-
-    async def work(admin: Admin) -> Index:
-        return await _load(admin, org, name)
-
-    index = with_store(data_dir, work)
+    index = with_store(data_dir, lambda admin: _load(admin, org, name))
     pieces = _WRITERS[format_](index)
     if output is None:
         _write(pieces)
@@ -73,12 +69,9 @@ async def _load(admin: Admin, org: str, name: str) -> Index:
     from agentjobs.advisories.findings import findings_of_repo
     from agentjobs.inventory.dependencies import check_indexed, list_dependencies
     from agentjobs.inventory.graph.stored import load_graph
-    from agentjobs.organizations.organizations import find_organization
     from agentjobs.problems import Problem
-    from agentjobs.repos.queries import find_repo
 
-    owner = await find_organization(admin.db, org)
-    repo = await find_repo(admin.db, owner.id, name)
+    _, repo = await admin.find_repo(org, name)
     check_indexed(repo)
     graph = await load_graph(admin.db, repo.id)
     if graph is None:

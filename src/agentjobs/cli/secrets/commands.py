@@ -1,13 +1,14 @@
 """`agentjobs secrets`: secrets of models and of environments. Values are never printed."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.credential_input import read_secret
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import Answer, Table, print_answer, print_note
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.environments.secrets import EnvironmentSecret
@@ -77,7 +78,10 @@ def set_secret(
     }
     if purpose == _MODELS and (repo or any(usage.values())):
         raise typer.BadParameter("specify --for setup, --for proxy or --for registry")
-    value = _read_value(name)
+    from agentjobs.organizations.secrets import MAX_VALUE_BYTES
+
+    # Slightly more than allowed, so that a longer value fails instead of being cut.
+    value = read_secret(f"Value of {name}", MAX_VALUE_BYTES + 3)
 
     async def work(admin: Admin) -> "Secret | EnvironmentSecret":
         from agentjobs.environments.secret_definition import SecretInput, parse_secret
@@ -104,38 +108,25 @@ def set_secret(
         return secret
 
     secret = with_store(data_dir, work)
-    if json:
-        print_json(_document(secret))
-        return
-    print_result(name)
-    print_note(f"Set {name} of {repo or org}, encrypted with key {secret.key_id}.")
+    note = f"Set {name} of {repo or org}, encrypted with key {secret.key_id}."
+    print_answer(Answer(_document(secret), [name], [note]), json=json)
 
 
 @secrets.command("list")
-def list_secrets(
-    org: Org = DEFAULT_ORG, repo: Repo = "", data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def list_secrets(admin: Admin, org: Org = DEFAULT_ORG, repo: Repo = "") -> Table:
     """List the secrets of an organization or of a repository, without their values."""
+    from agentjobs.environments.secrets import list_environment_secrets
+    from agentjobs.organizations import secrets as stored
 
-    async def work(admin: Admin) -> "list[Secret | EnvironmentSecret]":
-        from agentjobs.environments.secrets import list_environment_secrets
-        from agentjobs.organizations import secrets as stored
-
-        organization_id, repo_id = await _scope(admin, org, repo)
-        if repo:
-            return [*await list_environment_secrets(admin.db, organization_id, repo_id)]
-        return [
-            *await stored.list_secrets(admin.db, org),
-            *await list_environment_secrets(admin.db, organization_id),
-        ]
-
-    documents = [_document(secret) for secret in with_store(data_dir, work)]
-    if json:
-        print_json({"secrets": documents})
-        return
-    print_table(
+    organization_id, repo_id = await _scope(admin, org, repo)
+    of_models = [] if repo else await stored.list_secrets(admin.db, org)
+    of_environments = await list_environment_secrets(admin.db, organization_id, repo_id or None)
+    documents = [*map(_document, of_models), *map(_document, of_environments)]
+    return Table(
+        {"secrets": documents},
         ("name", "for", "repo", "host", "sealed with", "created", "updated"),
-        [list(each.values())[:7] for each in documents],
+        [list(document.values())[:7] for document in documents],
     )
 
 
@@ -165,42 +156,16 @@ def remove_secret(
             await stored.remove_secret(admin.db, org, name)
 
     with_store(data_dir, work)
-    if json:
-        print_json({"name": name, "removed": True})
-        return
-    print_result(name)
-    print_note(f"Removed {name} of {repo or org}.")
+    answer = Answer({"name": name, "removed": True}, [name], [f"Removed {name} of {repo or org}."])
+    print_answer(answer, json=json)
 
 
 async def _scope(admin: Admin, org: str, repo: str) -> tuple[str, str]:
     """The identifiers of the organization and the repository."""
-    from agentjobs.organizations.organizations import find_organization
-    from agentjobs.repos.queries import find_repo
-
-    owner = await find_organization(admin.db, org)
-    return owner.id, (await find_repo(admin.db, owner.id, repo)).id if repo else ""
-
-
-def _read_value(name: str) -> str:
-    """Not from an argument, which other users can see and shells keep in their history."""
-    from agentjobs.organizations.secrets import MAX_VALUE_BYTES
-
-    if sys.stdin is None:
-        return ""
-    if sys.stdin.isatty():
-        return _prompt(name)
-    # Slightly more than allowed, so that a longer value fails instead of being cut.
-    data = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)
-    return data.decode().removesuffix("\n").removesuffix("\r")
-
-
-def _prompt(name: str) -> str:
-    import getpass
-
-    try:
-        return getpass.getpass(f"Value of {name}: ")
-    except EOFError:
-        return ""
+    if repo:
+        organization_id, view = await admin.find_repo(org, repo)
+        return organization_id, view.id
+    return (await admin.find_organization(org)).id, ""
 
 
 def _document(secret: "Secret | EnvironmentSecret") -> dict[str, Any]:

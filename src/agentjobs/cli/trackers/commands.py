@@ -1,7 +1,7 @@
 """`agentjobs trackers`: where `ticket_id` is looked up. Tokens are never shown."""
 
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +9,8 @@ import typer
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.credential_input import read_token
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import Answer, Table, print_answer
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.trackers.text import TABLE, document, line
 from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
 
@@ -32,22 +33,14 @@ LinkBack = Annotated[
 
 
 @add.command("issues")
-def add_issues(
-    link_back: LinkBack = False,
-    org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+@store_command
+async def add_issues(admin: Admin, link_back: LinkBack = False, org: Org = DEFAULT_ORG) -> Answer:
     """Look up #12 and owner/name#12 among the issues of the repository's own platform."""
+    from agentjobs.tickets.trackers import NewTracker, add_tracker
 
-    async def work(admin: Admin) -> "ConfiguredTracker":
-        from agentjobs.tickets.trackers import NewTracker, add_tracker
-
-        new = NewTracker(kind="issues", link_back=link_back)
-        return await add_tracker(admin.db, sealing_keys(admin), org, new)
-
-    tracker = with_store(data_dir, work)
-    _answer(tracker, "Issues are looked up with the connection of each repository.", json=json)
+    new = NewTracker(kind="issues", link_back=link_back)
+    tracker = await add_tracker(admin.db, sealing_keys(admin), org, new)
+    return _answer(tracker, "Issues are looked up with the connection of each repository.")
 
 
 @add.command("jira")
@@ -78,71 +71,56 @@ def add_jira(
     if flavour not in (None, "cloud", "data-center"):
         raise typer.BadParameter("--flavour must be cloud or data-center")
 
-    async def work(
-        admin: Admin,
-        keys: "SealingKeys",
-        session: "aiohttp.ClientSession",
-        retry_budget: "RetryBudget",
-    ) -> "tuple[ConfiguredTracker, str | None]":
+    async def work(admin: Admin) -> Answer:
         from agentjobs.tickets.trackers import NewTracker
         from agentjobs.tickets.verify import verify_and_add
 
-        new = NewTracker(
-            kind="jira",
-            name=name,
-            url=url,
-            account=account,
-            token=read_token("Token of Jira"),
-            flavour=flavour,  # type: ignore[arg-type] # checked above
-            link_back=link_back,
-        )
-        added = await verify_and_add(admin.db, keys, session, org, new, retry_budget)
-        announce_new_key(keys)
-        return added
+        async with _open_session(admin) as (keys, session, retry_budget):
+            new = NewTracker(
+                kind="jira",
+                name=name,
+                url=url,
+                account=account,
+                token=read_token("Token of Jira"),
+                flavour=flavour,  # type: ignore[arg-type] # checked above
+                link_back=link_back,
+            )
+            tracker, known_as = await verify_and_add(
+                admin.db, keys, session, org, new, retry_budget
+            )
+            announce_new_key(keys)
+        return _answer(tracker, f"The account on {tracker.url} is {known_as}.", known_as)
 
-    tracker, known_as = _with_session(data_dir, work)
-    _answer(tracker, f"The account on {tracker.url} is {known_as}.", json=json, known_as=known_as)
+    print_answer(with_store(data_dir, work), json=json)
 
 
 @trackers.command("list")
-def list_trackers(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def list_trackers(admin: Admin, org: Org = DEFAULT_ORG) -> Table:
     """List the trackers of an organization in the order in which they are searched."""
+    from agentjobs.tickets import trackers as stored
 
-    async def work(admin: Admin) -> "list[ConfiguredTracker]":
-        from agentjobs.tickets import trackers as stored
-
-        return await stored.list_trackers(admin.db, org)
-
-    configured = with_store(data_dir, work)
-    if json:
-        print_json({"trackers": [document(tracker) for tracker in configured]})
-        return
-    print_table(TABLE, [line(tracker) for tracker in configured])
+    configured = await stored.list_trackers(admin.db, org)
+    documents = [document(tracker) for tracker in configured]
+    return Table({"trackers": documents}, TABLE, [line(tracker) for tracker in configured])
 
 
 @trackers.command("check")
-def check_tracker(
-    name: TrackerName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def check_tracker(admin: Admin, name: TrackerName, org: Org = DEFAULT_ORG) -> Answer:
     """Check that a tracker accepts its token."""
+    from agentjobs.tickets import verify
 
-    async def work(
-        admin: Admin,
-        keys: "SealingKeys",
-        session: "aiohttp.ClientSession",
-        retry_budget: "RetryBudget",
-    ) -> "tuple[ConfiguredTracker, str | None]":
-        from agentjobs.tickets import verify
-
-        return await verify.check_tracker(admin.db, keys, session, org, name, retry_budget)
-
-    tracker, known_as = _with_session(data_dir, work)
+    async with _open_session(admin) as (keys, session, retry_budget):
+        tracker, known_as = await verify.check_tracker(
+            admin.db, keys, session, org, name, retry_budget
+        )
     message = (
         f"The account on {tracker.url} is {known_as}."
         if tracker.kind == "jira"
         else "It has no token; check the connection with `agentjobs forges check`."
     )
-    _answer(tracker, message, json=json, known_as=known_as)
+    return _answer(tracker, message, known_as)
 
 
 @trackers.command("edit")
@@ -159,82 +137,50 @@ def edit_tracker(
     """Change whether pull requests are linked on their tickets."""
     if link_back is None:
         raise typer.BadParameter("use --link-back or --no-link-back")
+    from agentjobs.tickets.trackers import set_link_back
 
-    async def work(admin: Admin) -> "ConfiguredTracker":
-        from agentjobs.tickets.trackers import set_link_back
-
-        return await set_link_back(admin.db, org, name, link_back)
-
-    tracker = with_store(data_dir, work)
+    tracker = with_store(data_dir, lambda admin: set_link_back(admin.db, org, name, link_back))
     verb = "are linked" if tracker.link_back else "are not linked"
-    _answer(tracker, f"Pull requests {verb} on their tickets from now on.", json=json)
+    message = f"Pull requests {verb} on their tickets from now on."
+    print_answer(_answer(tracker, message), json=json)
 
 
 @trackers.command("rotate-token")
-def rotate_token(
-    name: TrackerName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def rotate_token(admin: Admin, name: TrackerName, org: Org = DEFAULT_ORG) -> Answer:
     """Replace a token; the old one stays if the new one is not accepted."""
+    from agentjobs.tickets.verify import verify_and_replace
 
-    async def work(
-        admin: Admin,
-        keys: "SealingKeys",
-        session: "aiohttp.ClientSession",
-        retry_budget: "RetryBudget",
-    ) -> "tuple[ConfiguredTracker, str | None]":
-        from agentjobs.tickets.verify import verify_and_replace
-
+    async with _open_session(admin) as (keys, session, retry_budget):
         token = read_token(f"New token of {name}")
-        return await verify_and_replace(admin.db, keys, session, org, name, token, retry_budget)
-
-    tracker, known_as = _with_session(data_dir, work)
-    _answer(tracker, "The new token is in use; revoke the old one.", json=json, known_as=known_as)
+        tracker, known_as = await verify_and_replace(
+            admin.db, keys, session, org, name, token, retry_budget
+        )
+    return _answer(tracker, "The new token is in use; revoke the old one.", known_as)
 
 
 @trackers.command("remove")
-def remove_tracker(
-    name: TrackerName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def remove_tracker(admin: Admin, name: TrackerName, org: Org = DEFAULT_ORG) -> Answer:
     """Remove a tracker and its token; tickets are no longer looked up there."""
+    from agentjobs.tickets import trackers as stored
 
-    async def work(admin: Admin) -> "ConfiguredTracker":
-        from agentjobs.tickets import trackers as stored
-
-        return await stored.remove_tracker(admin.db, org, name)
-
-    removed = with_store(data_dir, work)
-    if json:
-        print_json({"name": removed.name, "removed": True})
-        return
-    print_result(removed.name)
-    print_note(f"{removed.name} is removed.")
+    removed = await stored.remove_tracker(admin.db, org, name)
+    document = {"name": removed.name, "removed": True}
+    return Answer(document, [removed.name], [f"{removed.name} is removed."])
 
 
-WithSession = Callable[
-    [Admin, "SealingKeys", "aiohttp.ClientSession", "RetryBudget"],
-    Awaitable["tuple[ConfiguredTracker, str | None]"],
-]
+@asynccontextmanager
+async def _open_session(
+    admin: Admin,
+) -> "AsyncIterator[tuple[SealingKeys, aiohttp.ClientSession, RetryBudget]]":
+    from agentjobs.app.outbound_setup import session_of
+    from agentjobs.cli.forges.access import interactive_retries
+
+    async with session_of(admin.settings) as session:
+        yield sealing_keys(admin), session, interactive_retries()
 
 
-def _with_session(
-    data_dir: Path | None, work: WithSession
-) -> "tuple[ConfiguredTracker, str | None]":
-    async def run(admin: Admin) -> "tuple[ConfiguredTracker, str | None]":
-        from agentjobs.app.outbound_setup import session_of
-        from agentjobs.cli.forges.access import interactive_retries
-
-        async with session_of(admin.settings) as session:
-            return await work(admin, sealing_keys(admin), session, interactive_retries())
-
-    return with_store(data_dir, run)
-
-
-def _answer(
-    tracker: "ConfiguredTracker", message: str, *, json: bool, known_as: str | None = None
-) -> None:
-    if json:
-        known = {} if known_as is None else {"known_as": known_as}
-        print_json({**document(tracker), **known})
-        return
-    print_result(tracker.name)
-    print_note(message)
+def _answer(tracker: "ConfiguredTracker", note: str, known_as: str | None = None) -> Answer:
+    known = {} if known_as is None else {"known_as": known_as}
+    return Answer({**document(tracker), **known}, [tracker.name], [note])

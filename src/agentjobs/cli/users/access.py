@@ -4,12 +4,12 @@ A link is printed once, alone on stdout. Passwords are never printed.
 """
 
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.credential_input import prompt_secretly, read_secret
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_secret
+from agentjobs.cli.output import Answer, print_answer, print_once
 from agentjobs.cli.users.commands import Email, Role, require_user, users
 
 if TYPE_CHECKING:
@@ -34,11 +34,9 @@ def set_user_password(email: Email, data_dir: DataDir = None, json: Json = False
         return user
 
     user = with_store(data_dir, work)
-    if json:
-        print_json({"email": user.email, "password_set": True})
-        return
-    print_result(user.email)
-    print_note(f"Set the password of {user.email} and ended all sessions.")
+    note = f"Set the password of {user.email} and ended all sessions."
+    document = {"email": user.email, "password_set": True}
+    print_answer(Answer(document, [user.email], [note]), json=json)
 
 
 @users.command("invite")
@@ -54,29 +52,20 @@ def invite_user(
     async def work(admin: Admin) -> "tuple[Invitation, str, str]":
         from agentjobs.organizations.effective_settings import load_public_url
         from agentjobs.organizations.invitations import invite
-        from agentjobs.organizations.organizations import find_organization
 
-        owner = await find_organization(admin.db, org)
+        owner = await admin.find_organization(org)
         invitation, token = await invite(admin.db, owner.id, email, role)
         return invitation, token, await load_public_url(admin.db, admin.settings)
 
     invitation, token, public_url = with_store(data_dir, work)
     link = f"{public_url}/invitation?token={token}"
-
-    def show() -> None:
-        if json:
-            print_json({"link": link, **_invitation_document(invitation)})
-            return
-        print_note(f"Send this link to {invitation.email} only. It works once, within 7 days.")
-        print_result(link)
-
-    async def revoke(admin: Admin) -> None:
+    document = {"link": link, **_invitation_document(invitation)}
+    note = f"Send this link to {invitation.email} only. It works once, within 7 days."
+    if reason := print_once(document, note, link, json=json):
         from agentjobs.organizations.invitations import revoke_invitation
 
-        await revoke_invitation(admin.db, invitation.organization_id, invitation.id)
-
-    if reason := print_secret(show):
-        with_store(data_dir, revoke)
+        owner_id = invitation.organization_id
+        with_store(data_dir, lambda admin: revoke_invitation(admin.db, owner_id, invitation.id))
         raise _not_printed("invitation", reason)
 
 
@@ -94,15 +83,10 @@ def create_sign_in_link(email: Email, data_dir: DataDir = None, json: Json = Fal
 
     user, token, public_url = with_store(data_dir, work)
     link = f"{public_url}/sign-in?token={token}"
-
-    def show() -> None:
-        if json:
-            print_json({"link": link, "email": user.email})
-            return
-        print_note(f"This link signs in as {user.email}. It works once, within 10 minutes.")
-        print_result(link)
-
-    _print_link(show, token, data_dir)
+    document = {"link": link, "email": user.email}
+    note = f"This link signs in as {user.email}. It works once, within 10 minutes."
+    if reason := print_once(document, note, link, json=json):
+        _revoke_link(token, data_dir, reason)
 
 
 @users.command("reset-link")
@@ -117,36 +101,25 @@ def create_reset_link(email: Email, data_dir: DataDir = None, json: Json = False
         link, token = await create_reset_link(admin.db, user.id)
         return link, token, await load_public_url(admin.db, admin.settings)
 
+    from agentjobs.clock import iso_utc
+
     created, token, public_url = with_store(data_dir, work)
     link = f"{public_url}/password-reset?token={token}"
-
-    def show() -> None:
-        if json:
-            from agentjobs.clock import iso_utc
-
-            expires_at = iso_utc(created.expires_at)
-            print_json({"link": link, "email": created.email, "expires_at": expires_at})
-            return
-        print_note(
-            f"Send this link to {created.email} only: it sets a new password, and ends all"
-            " sessions. It works once, within 24 hours."
-        )
-        print_result(link)
-
-    _print_link(show, token, data_dir)
+    expires_at = iso_utc(created.expires_at)
+    document = {"link": link, "email": created.email, "expires_at": expires_at}
+    note = (
+        f"Send this link to {created.email} only: it sets a new password, and ends all"
+        " sessions. It works once, within 24 hours."
+    )
+    if reason := print_once(document, note, link, json=json):
+        _revoke_link(token, data_dir, reason)
 
 
-def _print_link(show: Callable[[], None], token: str, data_dir: DataDir) -> None:
-    """Revoke the link if it could not be printed."""
+def _revoke_link(token: str, data_dir: DataDir, reason: str) -> None:
+    from agentjobs.organizations.sign_in_links import revoke_link
 
-    async def revoke(admin: Admin) -> None:
-        from agentjobs.organizations.sign_in_links import revoke_link
-
-        await revoke_link(admin.db, token)
-
-    if reason := print_secret(show):
-        with_store(data_dir, revoke)
-        raise _not_printed("link", reason)
+    with_store(data_dir, lambda admin: revoke_link(admin.db, token))
+    raise _not_printed("link", reason)
 
 
 def _not_printed(kind: str, reason: str) -> Exception:
@@ -159,26 +132,12 @@ def _not_printed(kind: str, reason: str) -> Exception:
 
 
 def _read_password(email: str) -> str:
-    """Not from an argument, which other users can see and shells keep in their history."""
-    if sys.stdin is None:
-        return ""
-    if sys.stdin.isatty():
-        return _prompt_twice(email)
-    data = sys.stdin.buffer.read(_MAX_PASSWORD_BYTES)
-    return data.decode().removesuffix("\n").removesuffix("\r")
+    password = read_secret(f"New password for {email}", _MAX_PASSWORD_BYTES)
+    if password and sys.stdin.isatty():
+        from agentjobs.problems import Problem
 
-
-def _prompt_twice(email: str) -> str:
-    import getpass
-
-    from agentjobs.problems import Problem
-
-    try:
-        password = getpass.getpass(f"New password for {email}: ")
-        if getpass.getpass("Repeat the password: ") != password:
+        if prompt_secretly("Repeat the password") != password:
             raise Problem("passwords_differ", "The passwords do not match.")
-    except EOFError:
-        return ""
     return password
 
 

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.organizations.memberships import Membership
@@ -20,120 +21,87 @@ Role = Annotated[str, typer.Option("--role", metavar=_ROLES, help="Role in the o
 
 
 @users.command("add")
-def add_user(
+@store_command
+async def add_user(
+    admin: Admin,
     email: Email,
     role: Role = "member",
     org: Org = DEFAULT_ORG,
     name: Annotated[str, typer.Option("--name", help="Display name.")] = "",
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Add a user to an organization, creating the account if necessary."""
+    from agentjobs.organizations import users as stored
+    from agentjobs.organizations.memberships import memberships_of
 
-    async def work(admin: Admin) -> "tuple[User, list[Membership], bool]":
-        from agentjobs.organizations import users as stored
-        from agentjobs.organizations.memberships import memberships_of
-        from agentjobs.organizations.organizations import find_organization
-
-        owner = await find_organization(admin.db, org)
-        existed = await stored.find_user(admin.db, email) is not None
-        user = await stored.add_user(admin.db, owner.id, email, role, name=name)
-        return user, await memberships_of(admin.db, user.id), existed
-
-    user, memberships, existed = with_store(data_dir, work)
-    if json:
-        print_json({**_document(user, memberships), "existed": existed})
-        return
-    print_result(user.email)
-    print_note(f"{user.email} is a member of {org} with the role {role}.")
+    owner = await admin.find_organization(org)
+    existed = await stored.find_user(admin.db, email) is not None
+    user = await stored.add_user(admin.db, owner.id, email, role, name=name)
+    memberships = await memberships_of(admin.db, user.id)
+    notes = [f"{user.email} is a member of {org} with the role {role}."]
     if existed:
-        _warn_about_account(user)
+        notes.append(_warning_about_account(user))
     elif not (user.has_password or user.has_provider):
-        print_note(f"To let them sign in, run: agentjobs users sign-in-link {user.email}")
+        notes.append(f"To let them sign in, run: agentjobs users sign-in-link {user.email}")
+    return Answer({**_document(user, memberships), "existed": existed}, [user.email], notes)
 
 
 @users.command("list")
-def list_users(
+@store_command
+async def list_users(
+    admin: Admin,
     org: Annotated[
         str | None, typer.Option("--org", metavar="NAME", help="Only members of this organization.")
     ] = None,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Table:
     """List users and their organizations."""
+    from agentjobs.organizations import users as stored
+    from agentjobs.organizations.memberships import memberships_by_user
 
-    async def work(admin: Admin) -> "list[tuple[User, list[Membership]]]":
-        from agentjobs.organizations import users as stored
-        from agentjobs.organizations.memberships import memberships_by_user
-        from agentjobs.organizations.organizations import find_organization
-
-        if org is not None:
-            await find_organization(admin.db, org)
-        memberships = await memberships_by_user(admin.db)
-        return [(user, memberships.get(user.id, [])) for user in await stored.list_users(admin.db)]
-
+    if org is not None:
+        await admin.find_organization(org)
+    memberships = await memberships_by_user(admin.db)
     listed = [
-        (user, memberships)
-        for user, memberships in with_store(data_dir, work)
-        if org is None or org in {each.organization for each in memberships}
+        (user, memberships.get(user.id, []))
+        for user in await stored.list_users(admin.db)
+        if org is None or org in {each.organization for each in memberships.get(user.id, [])}
     ]
-    if json:
-        print_json({"users": [_document(*each) for each in listed]})
-        return
-    print_table(
+    return Table(
+        {"users": [_document(*each) for each in listed]},
         ("email", "name", "organizations", "password", "provider", "last sign-in", "created"),
         [_cells(*each) for each in listed],
     )
 
 
 @users.command("set-role")
-def set_user_role(
+@store_command
+async def set_user_role(
+    admin: Admin,
     email: Email,
     role: Annotated[str, typer.Argument(metavar=_ROLES)],
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Change the role of a user in an organization."""
+    from agentjobs.organizations.memberships import set_role
 
-    async def work(admin: Admin) -> "User":
-        from agentjobs.organizations.memberships import set_role
-        from agentjobs.organizations.organizations import find_organization
-
-        owner = await find_organization(admin.db, org)
-        user = await require_user(admin, email)
-        await set_role(admin.db, owner.id, user.id, role)
-        return user
-
-    user = with_store(data_dir, work)
-    if json:
-        print_json({"email": user.email, "organization": org, "role": role})
-        return
-    print_result(user.email)
-    print_note(f"{user.email} is a member of {org} with the role {role}.")
+    owner = await admin.find_organization(org)
+    user = await require_user(admin, email)
+    await set_role(admin.db, owner.id, user.id, role)
+    document = {"email": user.email, "organization": org, "role": role}
+    note = f"{user.email} is a member of {org} with the role {role}."
+    return Answer(document, [user.email], [note])
 
 
 @users.command("remove")
-def remove_user(
-    email: Email, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def remove_user(admin: Admin, email: Email, org: Org = DEFAULT_ORG) -> Answer:
     """Remove a user from an organization and end their sessions."""
+    from agentjobs.organizations.memberships import remove_member
 
-    async def work(admin: Admin) -> "User":
-        from agentjobs.organizations.memberships import remove_member
-        from agentjobs.organizations.organizations import find_organization
-
-        owner = await find_organization(admin.db, org)
-        user = await require_user(admin, email)
-        await remove_member(admin.db, owner.id, user.id)
-        return user
-
-    user = with_store(data_dir, work)
-    if json:
-        print_json({"email": user.email, "organization": org, "removed": True})
-        return
-    print_result(user.email)
-    print_note(f"Removed {user.email} from {org}.")
+    owner = await admin.find_organization(org)
+    user = await require_user(admin, email)
+    await remove_member(admin.db, owner.id, user.id)
+    document = {"email": user.email, "organization": org, "removed": True}
+    return Answer(document, [user.email], [f"Removed {user.email} from {org}."])
 
 
 async def require_user(admin: Admin, email: str) -> "User":
@@ -147,10 +115,10 @@ async def require_user(admin: Admin, email: str) -> "User":
     return user
 
 
-def _warn_about_account(user: "User") -> None:
+def _warning_about_account(user: "User") -> str:
     from agentjobs.clock import iso_utc
 
-    print_note(
+    return (
         f"{user.email} already had an account, created {iso_utc(user.created_at)}. If you do not "
         "know who created it, set a new password (agentjobs users set-password) or send a sign-in "
         "link (agentjobs users sign-in-link)."

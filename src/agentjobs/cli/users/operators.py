@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.users.commands import Email, require_user, users
 
 if TYPE_CHECKING:
@@ -17,54 +17,41 @@ users.add_typer(operator, name="operator")
 
 
 @operator.command("add")
-def add_operator(email: Email, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def add_operator(admin: Admin, email: Email) -> Answer:
     """Let an account see and manage the whole service on the dashboard."""
+    from agentjobs.organizations.operators import add_operator
 
-    async def work(admin: Admin) -> "tuple[User, bool]":
-        from agentjobs.organizations.operators import add_operator
-
-        user = await require_user(admin, email)
-        return user, await add_operator(admin.db, user)
-
-    user, changed = with_store(data_dir, work)
+    user = await require_user(admin, email)
+    changed = await add_operator(admin.db, user)
     note = "is an operator now." if changed else "was an operator already."
-    _answer(user, note, json=json, is_operator=True, changed=changed)
+    return _answer(user, note, is_operator=True, changed=changed)
 
 
 @operator.command("remove")
-def remove_operator(email: Email, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def remove_operator(admin: Admin, email: Email) -> Answer:
     """Remove an operator. The account stays a member of its organizations."""
+    from agentjobs.organizations.operators import remove_operator
 
-    async def work(admin: Admin) -> "tuple[User, bool]":
-        from agentjobs.organizations.operators import remove_operator
-
-        user = await require_user(admin, email)
-        return user, await remove_operator(admin.db, user)
-
-    user, changed = with_store(data_dir, work)
+    user = await require_user(admin, email)
+    changed = await remove_operator(admin.db, user)
     note = "is no operator any more." if changed else "was no operator."
-    _answer(user, note, json=json, is_operator=False, changed=changed)
+    return _answer(user, note, is_operator=False, changed=changed)
 
 
 @operator.command("list")
-def list_operators(data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def list_operators(admin: Admin) -> Table:
     """List operators."""
+    from agentjobs.organizations.operators import list_operators
 
-    async def work(admin: Admin) -> "list[User]":
-        from agentjobs.organizations.operators import list_operators
-
-        return await list_operators(admin.db)
-
-    listed = with_store(data_dir, work)
-    if json:
-        print_json({"operators": [{"email": each.email, "name": each.name} for each in listed]})
-        return
-    print_table(("email", "name"), [(each.email, each.name or None) for each in listed])
+    users = await list_operators(admin.db)
+    documents = [{"email": user.email, "name": user.name} for user in users]
+    rows = [(user.email, user.name or None) for user in users]
+    return Table({"operators": documents}, ("email", "name"), rows)
 
 
-def _answer(user: "User", note: str, *, json: bool, is_operator: bool, changed: bool) -> None:
-    if json:
-        print_json({"email": user.email, "is_operator": is_operator, "changed": changed})
-        return
-    print_result(user.email)
-    print_note(f"{user.email} {note}")
+def _answer(user: "User", note: str, *, is_operator: bool, changed: bool) -> Answer:
+    document = {"email": user.email, "is_operator": is_operator, "changed": changed}
+    return Answer(document, [user.email], [f"{user.email} {note}"])

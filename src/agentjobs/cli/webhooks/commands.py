@@ -1,14 +1,23 @@
 """`agentjobs webhooks`: manages endpoints. A secret is printed once, alone on stdout."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_secret, print_table
+from agentjobs.cli.output import (
+    Answer,
+    Table,
+    print_answer,
+    print_json,
+    print_note,
+    print_result,
+    print_secret,
+)
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.webhooks.text import (
     ENDPOINT_COLUMNS,
     endpoint_document,
@@ -19,7 +28,6 @@ from agentjobs.cli.webhooks.text import (
 
 if TYPE_CHECKING:
     from agentjobs.organizations.sealing import SealingKeys
-    from agentjobs.store.database import Database
     from agentjobs.webhooks.endpoints import Endpoint
     from agentjobs.webhooks.registration import CreatedEndpoint
 
@@ -77,19 +85,15 @@ def add_endpoint(
 
 
 @webhooks.command("list")
-def list_endpoints(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def list_endpoints(admin: Admin, org: Org = DEFAULT_ORG) -> Table:
     """List the endpoints of an organization."""
+    from agentjobs.webhooks import endpoints
 
-    async def work(admin: Admin) -> "list[Endpoint]":
-        from agentjobs.webhooks import endpoints
-
-        return await endpoints.list_endpoints(admin.db, org)
-
-    endpoints = with_store(data_dir, work)
-    if json:
-        print_json({"webhooks": [endpoint_document(endpoint) for endpoint in endpoints]})
-        return
-    print_table(ENDPOINT_COLUMNS, [endpoint_row(endpoint) for endpoint in endpoints])
+    listed = await endpoints.list_endpoints(admin.db, org)
+    documents = [endpoint_document(endpoint) for endpoint in listed]
+    rows = [endpoint_row(endpoint) for endpoint in listed]
+    return Table({"webhooks": documents}, ENDPOINT_COLUMNS, rows)
 
 
 @webhooks.command("edit")
@@ -129,73 +133,52 @@ def edit_endpoint(
         )
 
     changed, warning = with_store(data_dir, work)
-    if json:
-        print_json({**endpoint_document(changed), "warning": warning})
-        return
-    if warning:
+    if warning and not json:
         print_note(f"Warning: {warning}")
-    answer_changed(changed, f"now receives {events_text(changed)} at {changed.url}.", json=False)
+    what = f"now receives {events_text(changed)} at {changed.url}."
+    print_answer(changed_endpoint(changed, what, {"warning": warning}), json=json)
 
 
 @webhooks.command("disable")
-def disable_endpoint(
-    endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def disable_endpoint(admin: Admin, endpoint: EndpointName, org: Org = DEFAULT_ORG) -> Answer:
     """Disable an endpoint. Its waiting deliveries fail."""
     from agentjobs.webhooks import endpoints
 
-    disabled = change(data_dir, endpoints.disable_endpoint, org, endpoint)
-    answer_changed(disabled, f"is disabled: {endpoints.disabled_text(disabled)}", json=json)
+    disabled = await endpoints.disable_endpoint(admin.db, org, endpoint)
+    return changed_endpoint(disabled, f"is disabled: {endpoints.disabled_text(disabled)}")
 
 
 @webhooks.command("enable")
-def enable_endpoint(
-    endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def enable_endpoint(admin: Admin, endpoint: EndpointName, org: Org = DEFAULT_ORG) -> Answer:
     """Enable an endpoint. It receives events from now on."""
     from agentjobs.webhooks import endpoints
 
-    enabled = change(data_dir, endpoints.enable_endpoint, org, endpoint)
-    answer_changed(
+    enabled = await endpoints.enable_endpoint(admin.db, org, endpoint)
+    return changed_endpoint(
         enabled,
         "is enabled. To resend failed deliveries: agentjobs webhooks redeliver "
         f"--failed-since TIME --endpoint {enabled.id}{org_option(enabled)}",
-        json=json,
     )
 
 
 @webhooks.command("remove")
-def remove_endpoint(
-    endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def remove_endpoint(admin: Admin, endpoint: EndpointName, org: Org = DEFAULT_ORG) -> Answer:
     """Remove an endpoint and its secrets. Its deliveries stay in the log until they expire."""
     from agentjobs.webhooks import endpoints
 
-    removed = change(data_dir, endpoints.remove_endpoint, org, endpoint)
-    if json:
-        print_json({"id": removed.id, "url": removed.url, "removed": True})
-        return
-    answer_changed(removed, f"({removed.url}) was removed.", json=False)
+    removed = await endpoints.remove_endpoint(admin.db, org, endpoint)
+    document = {"id": removed.id, "url": removed.url, "removed": True}
+    return Answer(document, [removed.id], [f"{removed.id} ({removed.url}) was removed."])
 
 
-def change(
-    data_dir: Path | None,
-    operation: "Callable[[Database, str, str], Awaitable[Endpoint]]",
-    org: str,
-    endpoint: str,
-) -> "Endpoint":
-    async def work(admin: Admin) -> "Endpoint":
-        return await operation(admin.db, org, endpoint)
-
-    return with_store(data_dir, work)
-
-
-def answer_changed(endpoint: "Endpoint", what: str, *, json: bool) -> None:
-    if json:
-        print_json(endpoint_document(endpoint))
-        return
-    print_result(endpoint.id)
-    print_note(f"{endpoint.id} {what}")
+def changed_endpoint(
+    endpoint: "Endpoint", what: str, more: Mapping[str, Any] | None = None
+) -> Answer:
+    document = {**endpoint_document(endpoint), **(more or {})}
+    return Answer(document, [endpoint.id], [f"{endpoint.id} {what}"])
 
 
 def sealing_keys(admin: Admin) -> "SealingKeys":
@@ -231,7 +214,10 @@ def _remove_again(data_dir: Path | None, endpoint: "Endpoint", reason: str) -> N
     from agentjobs.problems import Problem
     from agentjobs.webhooks import endpoints
 
-    change(data_dir, endpoints.remove_endpoint, endpoint.organization, endpoint.id)
+    with_store(
+        data_dir,
+        lambda admin: endpoints.remove_endpoint(admin.db, endpoint.organization, endpoint.id),
+    )
     raise Problem(
         "secret_not_shown",
         f"The secret could not be printed: {reason}. {endpoint.id} was removed again, because no "

@@ -7,15 +7,15 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
+from agentjobs.cli.output import Answer, print_answer, print_json, print_note, print_table
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.times import TIME_HELP
 from agentjobs.cli.webhooks.commands import webhooks
 from agentjobs.cli.webhooks.text import delivery_document, detail_document, format_delivery
 
 if TYPE_CHECKING:
     from agentjobs.organizations.organizations import Organization
-    from agentjobs.webhooks.log import Delivery, DeliveryDetail, DeliveryFilter, DeliveryPage
-    from agentjobs.webhooks.redelivery import Redelivered
+    from agentjobs.webhooks.log import Delivery, DeliveryFilter, DeliveryPage
 
 COLUMNS = (
     "id",
@@ -69,10 +69,9 @@ def list_deliveries(
     """List deliveries with their attempts, newest first."""
 
     async def work(admin: Admin) -> "DeliveryPage":
-        from agentjobs.organizations.organizations import find_organization
         from agentjobs.webhooks import log
 
-        owner = await find_organization(admin.db, org)
+        owner = await admin.find_organization(org)
         filters = await _parse_filters(admin, owner, status, job, endpoint, since)
         return await log.list_deliveries(admin.db, owner.id, filters, limit=limit, before=before)
 
@@ -87,24 +86,13 @@ def list_deliveries(
 
 
 @webhooks.command("show")
-def show_delivery(
-    delivery: DeliveryId, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def show_delivery(admin: Admin, delivery: DeliveryId, org: Org = DEFAULT_ORG) -> Answer:
     """Show a delivery with the request and the response of each attempt."""
+    from agentjobs.webhooks.log import get_delivery
 
-    async def work(admin: Admin) -> "DeliveryDetail":
-        from agentjobs.organizations.organizations import find_organization
-        from agentjobs.webhooks.log import get_delivery
-
-        owner = await find_organization(admin.db, org)
-        return await get_delivery(admin.db, owner, delivery)
-
-    detail = with_store(data_dir, work)
-    if json:
-        print_json(detail_document(detail))
-        return
-    for line in format_delivery(detail):
-        print_result(line)
+    detail = await get_delivery(admin.db, await admin.find_organization(org), delivery)
+    return Answer(detail_document(detail), format_delivery(detail))
 
 
 @webhooks.command("redeliver")
@@ -128,59 +116,46 @@ def redeliver(
     """Redeliver one delivery, or all that failed since a time. The running service sends them."""
     if (delivery is None) == (failed_since is None):
         raise typer.BadParameter("specify either a delivery or --failed-since TIME")
-    if delivery is not None:
-        if endpoint is not None:
-            raise typer.BadParameter("--endpoint requires --failed-since")
-        _redeliver_one(delivery, org, data_dir, json=json)
-        return
+    if delivery is not None and endpoint is not None:
+        raise typer.BadParameter("--endpoint requires --failed-since")
 
-    async def work(admin: Admin) -> "Redelivered":
-        from agentjobs.organizations.organizations import find_organization
-        from agentjobs.webhooks.redelivery import redeliver_failed
+    async def work(admin: Admin) -> Answer:
+        if delivery is not None:
+            return await _redeliver_one(admin, org, delivery)
+        return await _redeliver_failed(admin, org, endpoint, failed_since)
 
-        owner = await find_organization(admin.db, org)
-        filters = await _parse_filters(admin, owner, None, None, endpoint, failed_since)
-        since_ms = filters.since_ms or 0
-        return await redeliver_failed(admin.db, owner.id, since_ms, filters.endpoint_id)
+    print_answer(with_store(data_dir, work), json=json)
 
-    done = with_store(data_dir, work)
-    if json:
-        print_json({"redelivered": done.count, "skipped": done.skipped})
-        return
-    print_result(str(done.count))
-    print_note(f"{done.count} failed deliveries are due again.")
+
+async def _redeliver_failed(
+    admin: Admin, org: str, endpoint: str | None, failed_since: str | None
+) -> Answer:
+    from agentjobs.webhooks.endpoints import org_flag
+    from agentjobs.webhooks.redelivery import redeliver_failed
+
+    owner = await admin.find_organization(org)
+    filters = await _parse_filters(admin, owner, None, None, endpoint, failed_since)
+    since_ms = filters.since_ms or 0
+    done = await redeliver_failed(admin.db, owner.id, since_ms, filters.endpoint_id)
+    notes = [f"{done.count} failed deliveries are due again."]
     if done.skipped:
-        _report_skipped(done.skipped, org)
+        flag = org_flag(org)
+        notes.append(
+            f"{done.skipped} were skipped because their endpoints are disabled or removed. "
+            f"`agentjobs webhooks list{flag}` shows why; `agentjobs webhooks enable "
+            f"ENDPOINT{flag}` enables one."
+        )
+    return Answer({"redelivered": done.count, "skipped": done.skipped}, [str(done.count)], notes)
 
 
-def _report_skipped(skipped: int, org: str) -> None:
+async def _redeliver_one(admin: Admin, org: str, delivery: str) -> Answer:
     from agentjobs.webhooks.endpoints import org_flag
+    from agentjobs.webhooks.redelivery import redeliver
 
-    flag = org_flag(org)
-    print_note(
-        f"{skipped} were skipped because their endpoints are disabled or removed. "
-        f"`agentjobs webhooks list{flag}` shows why; `agentjobs webhooks enable "
-        f"ENDPOINT{flag}` enables one."
-    )
-
-
-def _redeliver_one(delivery: str, org: str, data_dir: DataDir, *, json: bool) -> None:
-    async def work(admin: Admin) -> None:
-        from agentjobs.organizations.organizations import find_organization
-        from agentjobs.webhooks.redelivery import redeliver
-
-        owner = await find_organization(admin.db, org)
-        await redeliver(admin.db, owner, delivery)
-
-    with_store(data_dir, work)
-    if json:
-        print_json({"id": delivery, "status": "pending"})
-        return
-    from agentjobs.webhooks.endpoints import org_flag
-
-    print_result(delivery)
+    await redeliver(admin.db, await admin.find_organization(org), delivery)
     command = f"agentjobs webhooks show {delivery}{org_flag(org)}"
-    print_note(f"{delivery} is due again. `{command}` shows the result.")
+    note = f"{delivery} is due again. `{command}` shows the result."
+    return Answer({"id": delivery, "status": "pending"}, [delivery], [note])
 
 
 async def _parse_filters(

@@ -30,11 +30,9 @@ def ping_endpoint(
     json: Json = False,
 ) -> None:
     """Send a test event from this machine and print the response."""
-
-    async def work(admin: Admin) -> "tuple[Endpoint, str, Attempt]":
-        return await _send(admin, org, endpoint, event)
-
-    pinged, delivery_id, attempt = with_store(data_dir, work)
+    pinged, delivery_id, attempt = with_store(
+        data_dir, lambda admin: _send(admin, org, endpoint, event)
+    )
     if json:
         print_json(_document(pinged, delivery_id, attempt))
     else:

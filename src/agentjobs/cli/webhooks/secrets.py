@@ -6,12 +6,12 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result, print_secret
+from agentjobs.cli.output import Answer, print_json, print_note, print_result, print_secret
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.webhooks.commands import (
     EndpointName,
     announce_new_key,
-    answer_changed,
-    change,
+    changed_endpoint,
     sealing_keys,
     webhooks,
 )
@@ -63,14 +63,13 @@ def rotate_secret(
 
 
 @webhooks.command("promote-secret")
-def promote_secret(
-    endpoint: EndpointName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def promote_secret(admin: Admin, endpoint: EndpointName, org: Org = DEFAULT_ORG) -> Answer:
     """End the overlap now: only the new secret signs."""
     from agentjobs.webhooks import secret_rotation
 
-    promoted = change(data_dir, secret_rotation.promote_secret, org, endpoint)
-    answer_changed(promoted, "now signs with its new secret only.", json=json)
+    promoted = await secret_rotation.promote_secret(admin.db, org, endpoint)
+    return changed_endpoint(promoted, "now signs with its new secret only.")
 
 
 def _secret_not_shown(endpoint: "Endpoint", overlap_hours: int, reason: str) -> "Problem":

@@ -55,12 +55,21 @@ async def count_lines(db: Database, job_id: str, *, before: int) -> int:
     return int(row["lines"]) if row is not None else 0
 
 
-async def append_chunk(db: Database, job: ClaimedJob, text: str, at_ms: int | None = None) -> None:
+async def append_chunk(
+    db: Database,
+    job: ClaimedJob,
+    text: str,
+    at_ms: int | None = None,
+    *,
+    may_be_stored: bool = False,
+) -> None:
     """The chunk gets the next number, also after those of an earlier attempt.
 
-    `at_ms` is when the beginning of the text was read; by default now. Raises ClaimLost.
+    `at_ms` is when the beginning of the text was read; by default now. `may_be_stored`: nobody
+    knows whether an earlier call committed it. Raises ClaimLost.
     """
-    if not await db.transact(_append, job, text, now_ms() if at_ms is None else at_ms):
+    at_ms = now_ms() if at_ms is None else at_ms
+    if not await db.transact(_append, job, text, at_ms, may_be_stored):
         raise ClaimLost
 
 
@@ -77,7 +86,17 @@ async def append_note(tx: Transaction, job_id: str, line: str) -> None:
     tx.announce(f"log:{job_id}")
 
 
-async def _append(tx: Transaction, job: ClaimedJob, text: str, at_ms: int) -> bool:
+async def _append(
+    tx: Transaction, job: ClaimedJob, text: str, at_ms: int, may_be_stored: bool
+) -> bool:
+    if may_be_stored:
+        last = await tx.fetch_one(
+            "SELECT created_at, text FROM job_logs WHERE job_id = :job_id"
+            " ORDER BY sequence DESC LIMIT 1",
+            job_id=job.id,
+        )
+        if last is not None and (last["created_at"], last["text"]) == (at_ms, text):
+            return True
     written = await tx.execute(
         "INSERT INTO job_logs (job_id, sequence, created_at, text)"
         " SELECT j.id, COALESCE((SELECT MAX(l.sequence) FROM job_logs l WHERE l.job_id = j.id), 0)"

@@ -6,6 +6,7 @@ What the agent does step by step is stored beside them.
 import asyncio
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ from agentjobs.store.leases import ClaimLost
 
 _log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 0.2
-_FINAL_ATTEMPTS = 10
+# For an outage at the end of a run, about as long as its claim lasts.
+_FINAL_SECONDS = 10.0
 _MAX_CHUNK_LENGTH = 64 * 1024
 # As much as is read from an agent at once. One of its events may be 4 MiB, which take seconds if it
 # is full of what looks like the beginning of secrets.
@@ -41,6 +43,7 @@ class _Chunk:
     at_ms: int
     texts: list[str]
     length: int
+    may_be_stored: bool = False
 
 
 class LogWriter:
@@ -166,7 +169,7 @@ class LogWriter:
     def _append(self, now: int, text: str) -> None:
         if self._pending:
             last = self._pending[-1]
-            is_near = now - last.at_ms < _FLUSH_SECONDS * 1_000
+            is_near = now - last.at_ms < _FLUSH_SECONDS * 1_000 and not last.may_be_stored
             if is_near and last.length + len(text) <= _MAX_CHUNK_LENGTH:
                 last.texts.append(text)
                 last.length += len(text)
@@ -181,11 +184,11 @@ class LogWriter:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), _FLUSH_SECONDS)
         await self._calls.wait_until_done()
-        for _ in range(_FINAL_ATTEMPTS):
-            await self._flush()
-            if not self._pending and self.steps.is_stored:
-                return
+        give_up_at = time.monotonic() + _FINAL_SECONDS
+        await self._flush()
+        while (self._pending or not self.steps.is_stored) and time.monotonic() < give_up_at:
             await asyncio.sleep(_FLUSH_SECONDS)
+            await self._flush()
 
     async def _flush(self) -> None:
         await self._flush_chunks()
@@ -197,8 +200,15 @@ class LogWriter:
             # Removed before it is stored: new output belongs to the next chunk.
             chunk = self._pending.popleft()
             try:
-                await append_chunk(self._db, self._job, "".join(chunk.texts), chunk.at_ms)
+                await append_chunk(
+                    self._db,
+                    self._job,
+                    "".join(chunk.texts),
+                    chunk.at_ms,
+                    may_be_stored=chunk.may_be_stored,
+                )
             except StoreUnavailable:
+                chunk.may_be_stored = True
                 self._pending.appendleft(chunk)
                 self._wake.set()
                 return

@@ -20,14 +20,12 @@ from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 
 _JOB_ID = Parameter(
     name="job_id",
-    where="path",
     description="The job's identifier.",
     schema={"type": "string", "pattern": id_pattern("job")},
     example=examples.JOB_ID,
 )
 _ARTIFACT_NAME = Parameter(
     name="name",
-    where="path",
     description="The artifact's name.",
     schema={"type": "string", "pattern": artifacts.NAME_PATTERN},
     example="coverage.txt",
@@ -59,11 +57,6 @@ _LAST_EVENT_ID = Parameter(
     example=41,
 )
 _CREATION_ERRORS = (
-    "insufficient_scope",
-    "payload_too_large",
-    "request_timeout",
-    "invalid_json",
-    "validation_failed",
     "repo_not_connected",
     "unknown_agent",
     "plan_required",
@@ -88,11 +81,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         request=CreateJobRequest,
         request_example=examples.CREATE_JOB,
         response=SuccessResponse(
-            status=202,
-            description="The job is queued.",
-            type=Receipt,
-            example=examples.RECEIPT,
-            headers=_REPLAY,
+            "The job is queued.", Receipt, examples.RECEIPT, status=202, headers=_REPLAY
         ),
         errors=_CREATION_ERRORS,
     ),
@@ -105,13 +94,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         summary="List jobs",
         description="The organization's jobs, newest first. A job is listed if all filters match.",
         query=job_list.JobListQuery,
-        response=SuccessResponse(
-            status=200,
-            description="A page of jobs.",
-            type=job_list.JobList,
-            example=examples.JOBS,
-        ),
-        errors=("validation_failed",),
+        response=SuccessResponse("A page of jobs.", job_list.JobList, examples.JOBS),
     ),
     Operation(
         method="GET",
@@ -125,10 +108,8 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "job has finished, or after that time.",
         parameters=(_JOB_ID,),
         query=jobs.JobQuery,
-        response=SuccessResponse(
-            status=200, description="The job.", type=JobView, example=examples.JOB
-        ),
-        errors=("job_not_found", "validation_failed"),
+        response=SuccessResponse("The job.", JobView, examples.JOB),
+        errors=("job_not_found",),
     ),
     Operation(
         method="POST",
@@ -141,12 +122,9 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "within a second; the job is `cancelled` once it has stopped.",
         parameters=(_JOB_ID,),
         response=SuccessResponse(
-            status=202,
-            description="The job as it is now.",
-            type=JobView,
-            example=examples.CANCELLED_JOB,
+            "The job as it is now.", JobView, examples.CANCELLED_JOB, status=202
         ),
-        errors=("insufficient_scope", "job_not_found", "job_finished"),
+        errors=("job_not_found", "job_finished"),
     ),
     Operation(
         method="POST",
@@ -162,11 +140,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         request=RetryRequest,
         request_example=examples.RETRY,
         response=SuccessResponse(
-            status=202,
-            description="The new job is queued.",
-            type=Receipt,
-            example=examples.RECEIPT,
-            headers=_REPLAY,
+            "The new job is queued.", Receipt, examples.RECEIPT, status=202, headers=_REPLAY
         ),
         errors=(
             *("job_not_found", "job_not_finished", "pull_not_open", "follow_up_active"),
@@ -188,11 +162,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         request=FollowUpRequest,
         request_example=examples.FOLLOW_UP,
         response=SuccessResponse(
-            status=202,
-            description="The job is queued.",
-            type=Receipt,
-            example=examples.RECEIPT,
-            headers=_REPLAY,
+            "The job is queued.", Receipt, examples.RECEIPT, status=202, headers=_REPLAY
         ),
         errors=("job_not_found", "pull_not_open", "follow_up_active", *_CREATION_ERRORS),
     ),
@@ -210,12 +180,11 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         parameters=(_JOB_ID, _LAST_EVENT_ID),
         query=logs.LogQuery,
         response=SuccessResponse(
-            status=200,
-            description="The log.",
+            "The log.",
             texts={"text/plain": examples.LOG_TEXT, logs.EVENT_STREAM: examples.LOG_EVENTS},
             headers={"X-Log-Truncated": "With `tail_bytes`, whether the log has more than that."},
         ),
-        errors=("job_not_found", "validation_failed"),
+        errors=("job_not_found",),
     ),
     Operation(
         method="GET",
@@ -230,13 +199,8 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "Titles and details are what an agent wrote: do not trust them.",
         parameters=(_JOB_ID,),
         query=steps.StepQuery,
-        response=SuccessResponse(
-            status=200,
-            description="A page of steps.",
-            type=steps.StepList,
-            example=examples.STEPS,
-        ),
-        errors=("job_not_found", "validation_failed"),
+        response=SuccessResponse("A page of steps.", steps.StepList, examples.STEPS),
+        errors=("job_not_found",),
     ),
     Operation(
         method="GET",
@@ -247,12 +211,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         summary="Read a job's prompt",
         description="The prompt of the job's latest attempt; null before the agent was started.",
         parameters=(_JOB_ID,),
-        response=SuccessResponse(
-            status=200,
-            description="The prompt.",
-            type=jobs.PromptView,
-            example=examples.PROMPT,
-        ),
+        response=SuccessResponse("The prompt.", jobs.PromptView, examples.PROMPT),
         errors=("job_not_found",),
     ),
     Operation(
@@ -265,12 +224,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         description="Every change of the job's state, oldest first, with the payload that is "
         "sent to webhook endpoints.",
         parameters=(_JOB_ID,),
-        response=SuccessResponse(
-            status=200,
-            description="The events.",
-            type=jobs.EventList,
-            example=examples.EVENTS,
-        ),
+        response=SuccessResponse("The events.", jobs.EventList, examples.EVENTS),
         errors=("job_not_found",),
     ),
     Operation(
@@ -285,10 +239,9 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "files if possible; `X-Diff-Truncated: true` and `truncated` say so.",
         parameters=(_JOB_ID,),
         response=SuccessResponse(
-            status=200,
-            description="The diff.",
-            type=diff.DiffView,
-            example=examples.DIFF,
+            "The diff.",
+            diff.DiffView,
+            examples.DIFF,
             texts={diff.DIFF_TEXT: examples.DIFF_TEXT, "text/plain": examples.DIFF_TEXT},
             headers={"X-Diff-Truncated": "`true` when the text is cut."},
         ),
@@ -307,13 +260,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "the response is sent when there is an event, or after that time. Events of deleted jobs "
         "are not listed.",
         query=events.EventQuery,
-        response=SuccessResponse(
-            status=200,
-            description="A page of events.",
-            type=events.EventPage,
-            example=examples.EVENT_PAGE,
-        ),
-        errors=("validation_failed",),
+        response=SuccessResponse("A page of events.", events.EventPage, examples.EVENT_PAGE),
     ),
     Operation(
         method="GET",
@@ -326,12 +273,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "whether or not it succeeded: at most 50, of 10 MiB each and 32 MiB in total. The job's "
         "`warnings` name what was left out.",
         parameters=(_JOB_ID,),
-        response=SuccessResponse(
-            status=200,
-            description="The artifacts.",
-            type=artifacts.ArtifactList,
-            example=examples.ARTIFACTS,
-        ),
+        response=SuccessResponse("The artifacts.", artifacts.ArtifactList, examples.ARTIFACTS),
         errors=("job_not_found",),
     ),
     Operation(
@@ -344,8 +286,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         description="The content of an artifact. An agent wrote it: do not trust it.",
         parameters=(_JOB_ID, _ARTIFACT_NAME),
         response=SuccessResponse(
-            status=200,
-            description="The content, with the media type that the list names.",
+            "The content, with the media type that the list names.",
             texts={"*/*": "92 % of 1,204 lines\n"},
         ),
         errors=("job_not_found", "artifact_not_found"),

@@ -120,7 +120,7 @@ def _errors(
     # No route matches an identifier with a slash or a control character.
     unrouted = ("not_found",) if "{" in operation.path else ()
     by_status: dict[int, list[str]] = {}
-    for code in (*COMMON_ERRORS, *unrouted, *operation.errors):
+    for code in (*COMMON_ERRORS, *unrouted, *operation.all_errors):
         by_status.setdefault(STATUS_OF[code], []).append(code)
     return {str(status): describe(status, by_status[status]) for status in sorted(by_status)}
 

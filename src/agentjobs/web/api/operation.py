@@ -34,26 +34,27 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     """`spans_segments`: the parameter of a path may contain slashes."""
 
     name: str
-    where: Literal["path", "header"]
+    where: Literal["path", "header"] = "path"
     description: str
     schema: Mapping[str, Any]
     example: Any = None
     spans_segments: bool = False
 
 
-class SuccessResponse(msgspec.Struct, frozen=True, kw_only=True):
+class SuccessResponse(msgspec.Struct, frozen=True):
     """`type` is a struct that is sent as JSON; `texts` has examples of texts by media type."""
 
-    status: int
     description: str
     type: Any = None
     example: Any = None
+    status: int = 200
     texts: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """`path` is relative to `/v1`; `errors` are codes beyond those of every operation.
+    """`path` is relative to `/v1`; `errors` are codes beyond those of every operation and
+    those that follow from its method, query and request.
 
     `write_scope` is the scope that a POST needs. `deprecated_parameters` are parameters of the
     query, by name.
@@ -79,6 +80,13 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def scope(self) -> KeyScope:
         return "read" if self.method == "GET" else self.write_scope
+
+    @property
+    def all_errors(self) -> tuple[str, ...]:
+        scope = ("insufficient_scope",) if self.method == "POST" else ()
+        body = ("payload_too_large", "request_timeout", "invalid_json") if self.request else ()
+        values = ("validation_failed",) if self.request or self.query else ()
+        return (*scope, *body, *values, *self.errors)
 
     @property
     def route_path(self) -> str:

@@ -29,14 +29,12 @@ _TRIED_FIRST = "/jobs/{job_id}"
 
 _REPO_ID = Parameter(
     name="repo_id",
-    where="path",
     description="The repository's identifier.",
     schema={"type": "string", "pattern": id_pattern("repo")},
     example=examples.REPO_ID,
 )
 _REPO = Parameter(
     name="repo_id",
-    where="path",
     description="The repository's identifier or full name. The slashes of a full name may be "
     "percent-encoded.",
     schema={"type": "string", "minLength": 1},
@@ -45,21 +43,18 @@ _REPO = Parameter(
 )
 _PULL_ID = Parameter(
     name="pull_id",
-    where="path",
     description="The pull request's identifier.",
     schema={"type": "string", "pattern": ID_PATTERN},
     example=examples.PULL_ID,
 )
 _VULNERABILITY_ID = Parameter(
     name="vulnerability_id",
-    where="path",
     description="The vulnerability's identifier.",
     schema={"type": "string", "pattern": FINDING_ID_PATTERN},
     example=examples.VULNERABILITY_ID,
 )
 _AGENT_ID = Parameter(
     name="agent_id",
-    where="path",
     description="The agent's identifier.",
     schema={"type": "string"},
     example="lint-fixer",
@@ -76,13 +71,8 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="List pull requests",
         description="Pull requests that jobs opened, newest first.",
         query=pulls.PullQuery,
-        response=SuccessResponse(
-            status=200,
-            description="A page of pull requests.",
-            type=pulls.PullList,
-            example=examples.PULLS,
-        ),
-        errors=("validation_failed", "repo_not_found"),
+        response=SuccessResponse("A page of pull requests.", pulls.PullList, examples.PULLS),
+        errors=("repo_not_found",),
     ),
     Operation(
         method="GET",
@@ -94,12 +84,7 @@ OPERATIONS: tuple[Operation, ...] = (
         description="A pull request that a job opened. Its state on a platform is as of the last "
         "synchronization.",
         parameters=(_PULL_ID,),
-        response=SuccessResponse(
-            status=200,
-            description="The pull request.",
-            type=pulls.PullView,
-            example=examples.PULL,
-        ),
+        response=SuccessResponse("The pull request.", pulls.PullView, examples.PULL),
         errors=("pull_not_found",),
     ),
     Operation(
@@ -115,18 +100,8 @@ OPERATIONS: tuple[Operation, ...] = (
         request=pulls.MergePullRequest,
         request_example=examples.MERGE_PULL,
         write_scope="pulls",
-        response=SuccessResponse(
-            status=200,
-            description="The merged pull request.",
-            type=pulls.PullView,
-            example=examples.MERGED_PULL,
-        ),
+        response=SuccessResponse("The merged pull request.", pulls.PullView, examples.MERGED_PULL),
         errors=(
-            "insufficient_scope",
-            "payload_too_large",
-            "request_timeout",
-            "invalid_json",
-            "validation_failed",
             "pull_not_found",
             "pull_not_open",
             "pull_changed",
@@ -145,19 +120,8 @@ OPERATIONS: tuple[Operation, ...] = (
         "scope `pulls`.",
         parameters=(_PULL_ID,),
         write_scope="pulls",
-        response=SuccessResponse(
-            status=200,
-            description="The closed pull request.",
-            type=pulls.PullView,
-            example=examples.CLOSED_PULL,
-        ),
-        errors=(
-            "insufficient_scope",
-            "pull_not_found",
-            "pull_not_open",
-            "pull_not_mergeable",
-            "forge_unavailable",
-        ),
+        response=SuccessResponse("The closed pull request.", pulls.PullView, examples.CLOSED_PULL),
+        errors=("pull_not_found", "pull_not_open", "pull_not_mergeable", "forge_unavailable"),
     ),
     Operation(
         method="GET",
@@ -170,12 +134,11 @@ OPERATIONS: tuple[Operation, ...] = (
         "entry for each file, package, version and vulnerability.",
         query=vulnerabilities.VulnerabilityQuery,
         response=SuccessResponse(
-            status=200,
-            description="A page of vulnerabilities.",
-            type=vulnerabilities.VulnerabilityList,
-            example=examples.VULNERABILITIES,
+            "A page of vulnerabilities.",
+            vulnerabilities.VulnerabilityList,
+            examples.VULNERABILITIES,
         ),
-        errors=("validation_failed", "repo_not_found"),
+        errors=("repo_not_found",),
     ),
     Operation(
         method="POST",
@@ -191,19 +154,9 @@ OPERATIONS: tuple[Operation, ...] = (
         request=vulnerabilities.DismissRequest,
         request_example=examples.DISMISS_VULNERABILITY,
         response=SuccessResponse(
-            status=200,
-            description="The dismissed vulnerability.",
-            type=VulnerabilityView,
-            example=examples.DISMISSED_VULNERABILITY,
+            "The dismissed vulnerability.", VulnerabilityView, examples.DISMISSED_VULNERABILITY
         ),
-        errors=(
-            "insufficient_scope",
-            "payload_too_large",
-            "request_timeout",
-            "invalid_json",
-            "validation_failed",
-            "vulnerability_not_found",
-        ),
+        errors=("vulnerability_not_found",),
     ),
     Operation(
         method="POST",
@@ -215,12 +168,9 @@ OPERATIONS: tuple[Operation, ...] = (
         description="Forgets that it was dismissed or snoozed. It may start a job again.",
         parameters=(_VULNERABILITY_ID,),
         response=SuccessResponse(
-            status=200,
-            description="The open vulnerability.",
-            type=VulnerabilityView,
-            example=examples.VULNERABILITY,
+            "The open vulnerability.", VulnerabilityView, examples.VULNERABILITY
         ),
-        errors=("insufficient_scope", "vulnerability_not_found"),
+        errors=("vulnerability_not_found",),
     ),
     Operation(
         method="GET",
@@ -231,13 +181,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="List agents",
         description="Every enabled agent type, and whether the organization's plan allows it.",
         query=pagination.PageQuery,
-        response=SuccessResponse(
-            status=200,
-            description="The agents.",
-            type=agents.AgentList,
-            example=examples.AGENTS,
-        ),
-        errors=("validation_failed",),
+        response=SuccessResponse("The agents.", agents.AgentList, examples.AGENTS),
     ),
     Operation(
         method="GET",
@@ -249,12 +193,7 @@ OPERATIONS: tuple[Operation, ...] = (
         description="What an agent does, its limits, and what `config_override` may contain when "
         "you create a job with it.",
         parameters=(_AGENT_ID,),
-        response=SuccessResponse(
-            status=200,
-            description="The agent.",
-            type=agents.AgentDetails,
-            example=examples.AGENT_DETAILS,
-        ),
+        response=SuccessResponse("The agent.", agents.AgentDetails, examples.AGENT_DETAILS),
         errors=("agent_not_found",),
     ),
     Operation(
@@ -267,13 +206,7 @@ OPERATIONS: tuple[Operation, ...] = (
         description="The connected repositories. Only one whose `index_status` is `ready` "
         "accepts jobs.",
         query=pagination.PageQuery,
-        response=SuccessResponse(
-            status=200,
-            description="The repositories.",
-            type=repos.RepoList,
-            example=examples.REPOS,
-        ),
-        errors=("validation_failed",),
+        response=SuccessResponse("The repositories.", repos.RepoList, examples.REPOS),
     ),
     Operation(
         method="GET",
@@ -288,12 +221,9 @@ OPERATIONS: tuple[Operation, ...] = (
         parameters=(_REPO_ID,),
         query=dependencies.DependencyQuery,
         response=SuccessResponse(
-            status=200,
-            description="A page of dependencies.",
-            type=dependencies.DependencyList,
-            example=examples.DEPENDENCIES,
+            "A page of dependencies.", dependencies.DependencyList, examples.DEPENDENCIES
         ),
-        errors=("validation_failed", "repo_not_found", "repo_indexing"),
+        errors=("repo_not_found", "repo_indexing"),
     ),
     # After the other paths of a repository, because the name of a repository contains slashes.
     Operation(
@@ -305,12 +235,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Show a repository",
         description="A connected repository, by its identifier or its full name.",
         parameters=(_REPO,),
-        response=SuccessResponse(
-            status=200,
-            description="The repository.",
-            type=RepoView,
-            example=examples.REPO,
-        ),
+        response=SuccessResponse("The repository.", RepoView, examples.REPO),
         errors=("repo_not_found",),
     ),
     Operation(
@@ -322,10 +247,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Show the API key and its organization",
         description="Whose key this is, what it may do, and the limits that apply to it.",
         response=SuccessResponse(
-            status=200,
-            description="The key, its organization, plan and limits.",
-            type=me.CallerView,
-            example=examples.CALLER,
+            "The key, its organization, plan and limits.", me.CallerView, examples.CALLER
         ),
     ),
     Operation(
@@ -339,13 +261,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "their models cost. Jobs count in the period in which they were created, until the "
         "service deletes them (after a year by default).",
         query=usage.UsageQuery,
-        response=SuccessResponse(
-            status=200,
-            description="The sums.",
-            type=usage.UsageReport,
-            example=examples.USAGE,
-        ),
-        errors=("validation_failed",),
+        response=SuccessResponse("The sums.", usage.UsageReport, examples.USAGE),
     ),
 )
 

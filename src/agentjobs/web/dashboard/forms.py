@@ -1,7 +1,9 @@
 """Parses submitted forms, within limits on size and number of fields."""
 
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
+from msgspec import Struct, structs
 from starlette.requests import Request
 
 from agentjobs.problems import Problem
@@ -11,6 +13,8 @@ from agentjobs.web.api.requests import read_body
 MAX_FORM_BYTES = 512 * 1024
 _MAX_FIELDS = 200
 _FORM = "application/x-www-form-urlencoded"
+
+Values = TypeVar("Values", bound=Struct)
 
 
 class Form:
@@ -36,6 +40,13 @@ class Form:
 
     def flag(self, name: str) -> bool:
         return bool(self.text(name))
+
+    def fill(self, type_: type[Values]) -> Values:
+        """A struct of texts and flags, each from the field of its name."""
+        readers = {bool: self.flag, str: self.text}
+        return type_(
+            **{field.name: readers[field.type](field.name) for field in structs.fields(type_)}
+        )
 
     def whole_number(self, name: str, label: str) -> int | None:
         text = self.text(name)

@@ -13,6 +13,8 @@ from agentjobs.web.context import WebContext
 from agentjobs.web.git.push_commands import PushOpening, RefUpdate
 
 _WRITABLE = ("refs/heads/", "refs/tags/")
+# Its parts are directories, of which backups and deletions could not descend thousands.
+_MAX_NAME_CHARACTERS = 1_000
 
 
 class _Override(msgspec.Struct, frozen=True):
@@ -48,6 +50,8 @@ class GitAccess(msgspec.Struct, frozen=True):
         return {name: reason for name, reason in reasons if reason}
 
     def _reason_against(self, update: RefUpdate) -> str | None:
+        if len(update.name) > _MAX_NAME_CHARACTERS and not update.deletes:
+            return f"its name has more than {_MAX_NAME_CHARACTERS} characters"
         if self.only_branch is None:
             return (
                 None
@@ -87,9 +91,7 @@ async def _authorize_job(request: Request, db: Database, token: str) -> GitAcces
     )
     if job is None:
         return await _authorize_build(request, db, token)
-    repo = await _repo(request, db, job["organization_id"])
-    if repo["id"] != job["repo_id"]:
-        raise _not_found()
+    repo = await _repo(request, db, job["organization_id"], job["repo_id"])
     return GitAccess(
         job["organization_id"],
         repo["id"],
@@ -113,9 +115,7 @@ async def _authorize_build(request: Request, db: Database, token: str) -> GitAcc
     )
     if build is None:
         raise unauthorized("This job credential is not valid, or has expired.")
-    repo = await _repo(request, db, build["organization_id"])
-    if repo["id"] != build["repo_id"]:
-        raise _not_found()
+    repo = await _repo(request, db, build["organization_id"], build["repo_id"])
     return GitAccess(
         build["organization_id"],
         repo["id"],
@@ -125,8 +125,11 @@ async def _authorize_build(request: Request, db: Database, token: str) -> GitAcc
     )
 
 
-async def _repo(request: Request, db: Database, organization_id: str) -> Row:
-    """The same error for missing repositories and those of other organizations."""
+async def _repo(
+    request: Request, db: Database, organization_id: str, only_id: str | None = None
+) -> Row:
+    """The same error for missing repositories, those of other organizations, and any but `only_id`
+    if that is given."""
     params = request.path_params
     full_name = f"{params['owner']}/{params['name']}"
     row = None
@@ -140,10 +143,6 @@ async def _repo(request: Request, db: Database, organization_id: str) -> Row:
             organization=params["org"],
             full_name=full_name,
         )
-    if row is None:
-        raise _not_found()
+    if row is None or only_id not in (None, row["id"]):
+        raise Problem("not_found", "There is no such repository in this key's organization.")
     return row
-
-
-def _not_found() -> Problem:
-    return Problem("not_found", "There is no such repository in this key's organization.")

@@ -63,7 +63,7 @@ async def show(request: PageRequest) -> Response:
 
 
 async def create(request: PageRequest) -> Response:
-    form_values = _form_values(request.form)
+    form_values = request.form.fill(_FormValues)
     try:
         created = await create_key(
             request.db,
@@ -88,7 +88,7 @@ async def show_key(request: PageRequest) -> Response:
 
 async def edit(request: PageRequest) -> Response:
     key = await _editable_key(request)
-    form_values = _form_values(request.form)
+    form_values = request.form.fill(_FormValues)
     try:
         changes = await _changes(request, form_values)
         await edit_key(request.db, request.organization, key.id, changes)
@@ -165,18 +165,6 @@ async def _page(
         active=[line for line in lines if not line.is_inactive],
         inactive=[line for line in lines if line.is_inactive],
         expiries=[(value, text, "") for value, text in _EXPIRIES],
-    )
-
-
-def _form_values(form: Form) -> _FormValues:
-    return _FormValues(
-        name=form.text("name"),
-        scope=form.text("scope"),
-        pulls=form.flag("pulls"),
-        git_write=form.flag("git_write"),
-        expires=form.text("expires"),
-        days=form.text("days"),
-        networks=form.text("networks"),
     )
 
 

@@ -40,9 +40,7 @@ async def show(request: PageRequest) -> Response:
 
 
 async def change(request: PageRequest) -> Response:
-    entered = _FormValues(
-        **{name: request.form.text(name) for name in _FormValues.__struct_fields__}
-    )
+    entered = request.form.fill(_FormValues)
     # Copying often adds whitespace around a key.
     value = request.form.raw("value").strip()
     try:

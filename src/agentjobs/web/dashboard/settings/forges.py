@@ -38,7 +38,7 @@ async def show_list(request: PageRequest) -> Response:
 
 
 async def add(request: PageRequest) -> Response:
-    form_values = _form_values(request.form)
+    form_values = request.form.fill(_FormValues)
     try:
         new = _new(form_values, request.form)
         async with page_timeout(PLATFORMS[new.platform], "Nothing was connected. Try again later."):
@@ -56,10 +56,6 @@ async def add(request: PageRequest) -> Response:
     return await detail_page(
         request, checked.added.connection, secret=checked.added.hook_secret, account=checked.account
     )
-
-
-def _form_values(form: Form) -> _FormValues:
-    return _FormValues(**{name: form.text(name) for name in _FormValues.__struct_fields__})
 
 
 def _is_app(form: Form) -> bool:

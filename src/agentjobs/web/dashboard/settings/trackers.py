@@ -8,7 +8,6 @@ from agentjobs.tickets import trackers
 from agentjobs.tickets.rows import ConfiguredTracker
 from agentjobs.tickets.trackers import NewTracker
 from agentjobs.tickets.verify import check_tracker, verify_and_add, verify_and_replace
-from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.platform_access import (
@@ -59,7 +58,7 @@ async def add_issues(request: PageRequest) -> Response:
 
 
 async def add_jira(request: PageRequest) -> Response:
-    form_values = _form_values(request.form)
+    form_values = request.form.fill(_FormValues)
     try:
         new = _new(form_values, request.form.text("token"))
         async with page_timeout("Jira", "Nothing was added."), session_of(request) as session:
@@ -146,16 +145,6 @@ async def _tracker(request: PageRequest) -> ConfiguredTracker:
         )
     except Problem:
         raise Problem("not_found", "There is no such tracker. It may have been removed.") from None
-
-
-def _form_values(form: Form) -> _FormValues:
-    return _FormValues(
-        url=form.text("url"),
-        account=form.text("account"),
-        flavour=form.text("flavour"),
-        name=form.text("name"),
-        link_back=form.flag("link_back"),
-    )
 
 
 def _new(form_values: _FormValues, token: str) -> NewTracker:
