@@ -98,7 +98,7 @@ _WAITING = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parallel_run.add_option(parser)
+    parallel_run.pytest_addoption(parser)
     suites.add_option(parser)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import heapq
+import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
@@ -12,11 +13,13 @@ class FairSlots:
     """At most `count` holders, and at most `per_organization` of one organization.
 
     A free slot goes to the waiting organization that has the fewest, then to the one that was
-    served longest ago, as claims of jobs do.
+    served longest ago, as claims of jobs do. A slot that is held for `max_seconds` is given to
+    others, too; its holder still counts for its organization.
     """
 
-    def __init__(self, count: int, per_organization: int) -> None:
+    def __init__(self, count: int, per_organization: int, max_seconds: float = math.inf) -> None:
         self._per_organization = per_organization
+        self._max_seconds = max_seconds
         self._free = list(range(count))
         self._held: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[int]]] = {}
@@ -24,17 +27,26 @@ class FairSlots:
 
     @asynccontextmanager
     async def hold(self, organization_id: str) -> AsyncIterator[int]:
-        """Wait for a slot. Its number is that of no other holder."""
+        """Wait for a slot. Its number is that of no other holder, until it is held too long."""
         granted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(organization_id, deque()).append(granted)
         self._hand_out()
+        returned = asyncio.Event()
         try:
-            yield await granted
+            number = await granted
+            if self._max_seconds < math.inf:
+                granted.get_loop().call_later(self._max_seconds, self._return, number, returned)
+            yield number
         finally:
             if not granted.cancelled():
-                heapq.heappush(self._free, granted.result())
                 self._held[organization_id] -= 1
-                self._hand_out()
+                self._return(granted.result(), returned)
+
+    def _return(self, number: int, returned: asyncio.Event) -> None:
+        if not returned.is_set():
+            returned.set()
+            heapq.heappush(self._free, number)
+        self._hand_out()
 
     def count_waiting(self, organization_id: str) -> int:
         return len(self._waiting.get(organization_id, ()))

@@ -26,6 +26,11 @@ def fix_each(fixes: list[Fix], apply_fix: Callable[[Fix], Outcome]) -> Outcome:
     return outcome
 
 
+def one_by_one(fix_one: Callable[[Fix, Path], Outcome]) -> Callable[[list[Fix], Path], Outcome]:
+    """For a module whose fixes do not depend on each other."""
+    return lambda fixes, root: fix_each(fixes, lambda fix: fix_one(fix, root))
+
+
 def fix_lock_file(fixes: list[Fix], open_editor: Callable[[Fix, Path], LockEditor]) -> Outcome:
     """`open_editor` gets the first fix and a temporary directory for package managers."""
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cve_fixer import tree
-from cve_fixer.apply_fixes import fix_each
+from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.markdown import code, collateral_changes
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.run_tool import find_tool, run_tool
@@ -25,11 +25,8 @@ class _Lock:
     unused_patches: set[str]
 
 
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    return fix_each(fixes, lambda fix: _apply(fix, root))
-
-
-def _apply(fix: Fix, root: Path) -> Outcome:
+@one_by_one
+def apply(fix: Fix, root: Path) -> Outcome:
     path = tree.resolve_file(root, fix.manifest)
     before = path.read_bytes()
     old = _read_lock(before, fix.manifest)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cve_fixer import tree
-from cve_fixer.apply_fixes import fix_each
+from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.download import DownloadFailed, download
 from cve_fixer.markdown import code
 from cve_fixer.model import CannotFix, Fix, Outcome
@@ -55,11 +55,8 @@ class _Dependency:
     span: tuple[int, int]
 
 
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    return fix_each(fixes, lambda fix: _fix(fix, root))
-
-
-def _fix(fix: Fix, root: Path) -> Outcome:
+@one_by_one
+def apply(fix: Fix, root: Path) -> Outcome:
     poms = load_with_parents(root, fix.manifest)
     before = {pom.path: pom.text for pom in poms}
     if fix.managed_by:

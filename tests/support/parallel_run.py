@@ -26,7 +26,7 @@ _PREFIX = "process-"
 _FILE_NUMBER = struct.Struct("=H")
 
 
-def add_option(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     # Only the private method accepts a short option in lower case.
     parser.getgroup("parallel")._addoption(
         "-n", dest="processes", type=int, default=0, metavar="N", help="run tests in N processes"

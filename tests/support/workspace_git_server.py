@@ -25,6 +25,8 @@ class OriginServer(ThreadingHTTPServer):
         self.forbids_pushes = False
         self.status_of_posts: int | None = None
         self.redirects_to: str | None = None
+        # The URL of a pack that its response to a fetch names.
+        self.pack_url: str | None = None
         self.requests: list[str] = []
 
     def url(self, repository: str) -> str:
@@ -93,6 +95,10 @@ class _Handler(BaseHTTPRequestHandler):
         head, _, content = completed.stdout.partition(b"\r\n\r\n")
         headers = dict(line.split(": ", 1) for line in head.decode("latin-1").split("\r\n"))
         status = int(headers.pop("Status", "200")[:3])
+        if self.server.pack_url is not None:
+            line = f"{'a' * 40} {self.server.pack_url}\n"
+            section = f"0012packfile-uris\n{len(line) + 4:04x}{line}0001"
+            content = content.replace(b"000dpackfile\n", section.encode() + b"000dpackfile\n")
         self._reply(status, list(headers.items()), content)
 
     def _reply(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:

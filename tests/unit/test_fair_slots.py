@@ -150,3 +150,19 @@ async def test_work_of_an_organization_is_done_one_after_the_other() -> None:
         assert [work.name if work else None for work in claimed] == ["a1", "b1", None]
     async with turns.take(due.claim) as work:
         assert work == Work("a", "a2")
+
+
+async def test_a_slot_that_is_held_too_long_is_given_to_another_organization() -> None:
+    shared = Holders(FairSlots(1, 1, max_seconds=0.01))
+    await shared.add("a1", "a2", "b1")
+    assert shared.holding == ["a1"]
+    async with asyncio.timeout(10):
+        while "b1" not in shared.holding:  # noqa: ASYNC110 - no event tells when a timer ran
+            await asyncio.sleep(0.001)
+    # Its own organization still waits for the first one.
+    assert shared.holding == ["a1", "b1"]
+    await shared.end("b1")
+    assert shared.holding == ["a1"]
+    await shared.end("a1")
+    assert shared.holding == ["a2"]
+    await shared.end("a2")

@@ -10,29 +10,13 @@ import msgspec
 from agentjobs.advisories.sources.source import FeedWarning
 from agentjobs.clock import SECOND_MS
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs.store.leases import DueColumn, Lease, backoff_ms
 
 DUE = DueColumn("advisory_feeds", "ecosystem", "due_at", 60 * SECOND_MS)
 _FIRST_BACKOFF_MS = 60 * SECOND_MS
 _MAX_WARNINGS = 100
 _decode_warnings = msgspec.json.Decoder(tuple[FeedWarning, ...]).decode
-
-
-class Feed(msgspec.Struct, frozen=True, kw_only=True):
-    """`newest` is the latest stored change, `etag` the revision of the last full archive."""
-
-    ecosystem: str
-    source: str
-    newest: str | None
-    etag: str | None
-    records: int
-    generation: int
-    synced_at: int | None
-    checked_at: int | None
-    due_at: int
-    error: str | None
-    failures: int
-    warnings: tuple[FeedWarning, ...]
 
 
 class SyncState(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,19 +30,46 @@ class SyncState(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[FeedWarning, ...]
 
 
+class Feed(SyncState, frozen=True, kw_only=True):
+    """`newest` is the latest stored change, `etag` the revision of the last full archive."""
+
+    ecosystem: str
+    synced_at: int | None
+    checked_at: int | None
+    due_at: int
+    error: str | None
+    failures: int
+
+
 async def list_feeds(db: Database) -> list[Feed]:
     rows = await db.fetch_all("SELECT * FROM advisory_feeds ORDER BY ecosystem")
     return [_feed(row) for row in rows]
 
 
-async def ensure_feeds(db: Database, ecosystems: Sequence[str], source: str) -> list[str]:
+@in_transaction
+async def ensure_feeds(tx: Transaction, ecosystems: Sequence[str], source: str) -> list[str]:
     """Create missing feeds, make those of another source due, and return other feeds."""
-    return await db.transact(_ensure, ecosystems, source)
+    for ecosystem in ecosystems:
+        await tx.execute(
+            "INSERT INTO advisory_feeds (ecosystem, source) VALUES (:ecosystem, :source)"
+            " ON CONFLICT DO NOTHING",
+            ecosystem=ecosystem,
+            source=source,
+        )
+    await tx.execute(
+        "UPDATE advisory_feeds SET due_at = 0 WHERE source <> :source AND checked_at IS NOT NULL"
+        " AND ecosystem IN (SELECT value FROM each(:ecosystems))",
+        source=source,
+        ecosystems=ecosystems,
+    )
+    rows = await tx.fetch_all("SELECT ecosystem FROM advisory_feeds ORDER BY ecosystem")
+    return [row["ecosystem"] for row in rows if row["ecosystem"] not in ecosystems]
 
 
 async def delete_feed(db: Database, ecosystem: str) -> None:
     """The feed's records must already be deleted."""
-    await db.transact(_delete, ecosystem)
+    delete = "DELETE FROM advisory_feeds WHERE ecosystem = :name"
+    await db.transact(execute, delete, name=ecosystem)
 
 
 async def claim_due_feed(db: Database, ecosystems: Sequence[str]) -> Feed | None:
@@ -97,28 +108,6 @@ class FeedClaim:
         await self._lease.release(0)
 
 
-async def _ensure(tx: Transaction, ecosystems: Sequence[str], source: str) -> list[str]:
-    for ecosystem in ecosystems:
-        await tx.execute(
-            "INSERT INTO advisory_feeds (ecosystem, source) VALUES (:ecosystem, :source)"
-            " ON CONFLICT DO NOTHING",
-            ecosystem=ecosystem,
-            source=source,
-        )
-    await tx.execute(
-        "UPDATE advisory_feeds SET due_at = 0 WHERE source <> :source AND checked_at IS NOT NULL"
-        " AND ecosystem IN (SELECT value FROM each(:ecosystems))",
-        source=source,
-        ecosystems=ecosystems,
-    )
-    rows = await tx.fetch_all("SELECT ecosystem FROM advisory_feeds ORDER BY ecosystem")
-    return [row["ecosystem"] for row in rows if row["ecosystem"] not in ecosystems]
-
-
-async def _delete(tx: Transaction, ecosystem: str) -> None:
-    await tx.execute("DELETE FROM advisory_feeds WHERE ecosystem = :name", name=ecosystem)
-
-
 async def _claim(
     tx: Transaction, ecosystems: Sequence[str], *, even_if_not_due: bool
 ) -> Feed | None:
@@ -144,6 +133,7 @@ async def _succeed(
     tx: Transaction, ecosystem: str, due_at: int, synced: SyncState, next_in_seconds: float
 ) -> None:
     now = await tx.clock_ms()
+    warnings = msgspec.json.encode(_limit(synced.warnings)).decode()
     await tx.execute(
         "UPDATE advisory_feeds SET source = :source, newest = :newest, etag = :etag,"
         " records = :records, generation = :generation, warnings = :warnings, error = NULL,"
@@ -151,14 +141,9 @@ async def _succeed(
         " WHERE ecosystem = :ecosystem AND due_at = :due_at",
         ecosystem=ecosystem,
         due_at=due_at,
-        source=synced.source,
-        newest=synced.newest,
-        etag=synced.etag,
-        records=synced.records,
-        generation=synced.generation,
-        warnings=msgspec.json.encode(_limit(synced.warnings)).decode(),
         now=now,
         next=now + int(next_in_seconds * SECOND_MS),
+        **msgspec.structs.asdict(synced) | {"warnings": warnings},
     )
 
 

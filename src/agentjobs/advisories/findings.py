@@ -15,7 +15,7 @@ from agentjobs.advisories.version_choice import Choice
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.inventory.model import Imported
-from agentjobs.store.batch_statement import BatchStatement
+from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows
 from agentjobs.store.database import Database, Row, Transaction
 
 _decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
@@ -52,12 +52,7 @@ _TYPES = {
     **_CHANGEABLE,
     "first_seen_at": "bigint",
 }
-_INSERT = BatchStatement(
-    _TYPES,
-    one=f"INSERT INTO findings ({', '.join(_TYPES)})"
-    f" VALUES ({', '.join(f':{name}' for name in _TYPES)})",
-    many=f"INSERT INTO findings ({', '.join(_TYPES)}) SELECT {', '.join(_TYPES)} FROM {{rows}}",
-)
+_FINDINGS = Table("findings", _TYPES)
 _UPDATE = BatchStatement(
     {"id": "text", **_CHANGEABLE},
     one=f"UPDATE findings SET {', '.join(f'{name} = :{name}' for name in _CHANGEABLE)}"
@@ -231,7 +226,7 @@ async def replace_findings(
         ids=[row["id"] for row in before.values()],
     )
     await _UPDATE.run(tx, changed)
-    await _INSERT.run(tx, fresh)
+    await insert_rows(tx, {_FINDINGS: fresh})
     await decisions.keep_decisions(tx, repo_id, findings)
 
 

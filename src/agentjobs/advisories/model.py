@@ -7,27 +7,10 @@ from typing import Any
 import msgspec
 from packaging.utils import canonicalize_name
 
-from agentjobs.advisories.ranges import (
-    AffectedRange,
-    Event,
-    RangeKind,
-    spans_of,
-    unreadable_event,
-)
+from agentjobs.advisories.ranges import AffectedRange, Event, RangeKind, spans_of, unreadable_event
 from agentjobs.advisories.texts import AdvisoryText, parse_text
 from agentjobs.advisories.versions import version_key
 from agentjobs.settings.registries import ECOSYSTEMS
-
-__all__ = [
-    "Advisory",
-    "Affected",
-    "AffectedRange",
-    "BadAdvisory",
-    "Event",
-    "Rating",
-    "package_name",
-    "parse_advisory",
-]
 
 # Identifiers become parts of URLs, file names and pages.
 # Of listed versions with ranges: more than any record needs, and about 0.2 seconds.

@@ -7,8 +7,8 @@ import msgspec
 
 from agentjobs.advisories.model import Advisory, package_name
 from agentjobs.advisories.texts import AdvisoryText
-from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.insert_statement import insert_statement
 from agentjobs.store.like_pattern import contains_pattern
 
 # Incremented when what is stored of a record changes, so that all records are rewritten.
@@ -22,39 +22,16 @@ _SEARCH_BATCH = 1_000
 _decode = msgspec.json.Decoder(Advisory).decode
 _decode_text = msgspec.json.Decoder(AdvisoryText).decode
 
-_UPSERT = BatchStatement(
+_UPSERT = insert_statement(
+    "advisories",
     {"id": "text", "modified": "text", "data": "text", "generation": "bigint", "feed": "text"},
-    one="INSERT INTO advisories (id, modified, data, generation, feed)"
-    " VALUES (:id, :modified, :data, :generation, :feed) ON CONFLICT (id) DO UPDATE SET"
-    " modified = excluded.modified, data = excluded.data, generation = excluded.generation,"
-    " feed = excluded.feed",
-    many="INSERT INTO advisories (id, modified, data, generation, feed)"
-    " SELECT id, modified, data, generation, feed FROM {rows} ON CONFLICT (id) DO UPDATE SET"
-    " modified = excluded.modified, data = excluded.data, generation = excluded.generation,"
-    " feed = excluded.feed",
+    key=("id",),
 )
-_INSERT_PACKAGE = BatchStatement(
-    {"ecosystem": "text", "name": "text", "advisory_id": "text"},
-    one="INSERT INTO advisory_packages (ecosystem, name, advisory_id)"
-    " VALUES (:ecosystem, :name, :advisory_id) ON CONFLICT DO NOTHING",
-    many="INSERT INTO advisory_packages (ecosystem, name, advisory_id)"
-    " SELECT ecosystem, name, advisory_id FROM {rows} ON CONFLICT DO NOTHING",
+_INSERT_PACKAGE = insert_statement(
+    "advisory_packages", {"ecosystem": "text", "name": "text", "advisory_id": "text"}
 )
-_INSERT_NAME = BatchStatement(
-    {"name": "text", "advisory_id": "text"},
-    one="INSERT INTO advisory_names (name, advisory_id) VALUES (:name, :advisory_id)"
-    " ON CONFLICT DO NOTHING",
-    many="INSERT INTO advisory_names (name, advisory_id) SELECT name, advisory_id FROM {rows}"
-    " ON CONFLICT DO NOTHING",
-)
-
-_INSERT_TEXT = BatchStatement(
-    {"advisory_id": "text", "data": "text"},
-    one="INSERT INTO advisory_texts (advisory_id, data) VALUES (:advisory_id, :data)"
-    " ON CONFLICT DO NOTHING",
-    many="INSERT INTO advisory_texts (advisory_id, data) SELECT advisory_id, data FROM {rows}"
-    " ON CONFLICT DO NOTHING",
-)
+_INSERT_NAME = insert_statement("advisory_names", {"name": "text", "advisory_id": "text"})
+_INSERT_TEXT = insert_statement("advisory_texts", {"advisory_id": "text", "data": "text"})
 
 
 class StoredState(msgspec.Struct, frozen=True):

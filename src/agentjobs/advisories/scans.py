@@ -21,6 +21,7 @@ from agentjobs.clock import SECOND_MS
 from agentjobs.inventory.dependencies import dependency_view
 from agentjobs.inventory.model import Dependency
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import DueColumn, Lease
 
 DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)
@@ -68,17 +69,37 @@ class ScanClaim:
         await self._db.transact(_fail, self._repo_id, reason)
 
 
-async def claim_due_scan(db: Database, left_out: Collection[str] = ()) -> DueScan | None:
+@in_transaction
+async def claim_due_scan(tx: Transaction, left_out: Collection[str] = ()) -> DueScan | None:
     """Claim the repository that has been due longest; it is due again when the lease expires.
 
     Those of the organizations `left_out` are not claimed.
     """
-    return await db.transact(_claim, list(left_out))
+    now = await tx.clock_ms()
+    await end_snoozes(tx, now)
+    row = await tx.fetch_one(
+        "SELECT id, organization_id FROM repos WHERE scan_due_at IS NOT NULL"
+        " AND scan_due_at <= :now AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
+        " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
+        " ORDER BY scan_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
+        now=now,
+        left_out=list(left_out),
+    )
+    if row is None:
+        return None
+    return DueScan(row["id"], row["organization_id"], await DUE.claim(tx, row["id"]))
 
 
-async def make_all_due(db: Database) -> None:
+@in_transaction
+async def make_all_due(tx: Transaction) -> None:
     """Called when a service starts, because an earlier one may have stopped during a scan."""
-    await db.transact(_make_all_due)
+    # A scan that another process has claimed keeps its lease.
+    await tx.execute(
+        "UPDATE repos SET scan_due_at = :now WHERE disconnected_at IS NULL"
+        " AND indexed_commit IS NOT NULL AND scan_due_at IS NULL",
+        now=await tx.clock_ms(),
+    )
+    tx.announce("scan")
 
 
 async def request_scans(tx: Transaction, ecosystems: Collection[str], delay_ms: int = 0) -> None:
@@ -96,9 +117,14 @@ async def request_scans(tx: Transaction, ecosystems: Collection[str], delay_ms: 
     tx.announce("scan")
 
 
-async def schedule_rescan(db: Database, repo_id: str) -> None:
+@in_transaction
+async def schedule_rescan(tx: Transaction, repo_id: str) -> None:
     """Scan again later, because an action on the findings could not be completed."""
-    await db.transact(_scan_later, repo_id)
+    await tx.execute(
+        "UPDATE repos SET scan_due_at = :due_at WHERE id = :id AND disconnected_at IS NULL",
+        id=repo_id,
+        due_at=await tx.clock_ms() + _RESCAN_MS,
+    )
 
 
 async def scan_repository(db: Database, scan: DueScan, chooser: VersionChooser) -> int:
@@ -155,32 +181,6 @@ async def choose_versions(
     return {package: task.result() for package, task in zip(packages, tasks, strict=True)}
 
 
-async def _claim(tx: Transaction, left_out: list[str]) -> DueScan | None:
-    now = await tx.clock_ms()
-    await end_snoozes(tx, now)
-    row = await tx.fetch_one(
-        "SELECT id, organization_id FROM repos WHERE scan_due_at IS NOT NULL"
-        " AND scan_due_at <= :now AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
-        " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
-        " ORDER BY scan_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
-        now=now,
-        left_out=left_out,
-    )
-    if row is None:
-        return None
-    return DueScan(row["id"], row["organization_id"], await DUE.claim(tx, row["id"]))
-
-
-async def _make_all_due(tx: Transaction) -> None:
-    # A scan that another process has claimed keeps its lease.
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :now WHERE disconnected_at IS NULL"
-        " AND indexed_commit IS NOT NULL AND scan_due_at IS NULL",
-        now=await tx.clock_ms(),
-    )
-    tx.announce("scan")
-
-
 async def _store(
     tx: Transaction,
     scan: DueScan,
@@ -201,14 +201,6 @@ async def _store(
         now=await tx.clock_ms(),
     )
     tx.announce("findings")
-
-
-async def _scan_later(tx: Transaction, repo_id: str) -> None:
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :due_at WHERE id = :id AND disconnected_at IS NULL",
-        id=repo_id,
-        due_at=await tx.clock_ms() + _RESCAN_MS,
-    )
 
 
 async def _fail(tx: Transaction, repo_id: str, reason: str) -> None:

@@ -19,12 +19,7 @@ from agentjobs.advisories.registries.versions import (
     RegistryUnavailable,
 )
 from agentjobs.advisories.severity import severity_of
-from agentjobs.advisories.versions import (
-    is_prerelease,
-    is_pseudo_version,
-    major_of,
-    version_key,
-)
+from agentjobs.advisories.versions import is_prerelease, is_pseudo_version, major_of, version_key
 from agentjobs.clock import DAY_MS, iso_utc, now_ms
 
 Source = Literal["registry", "advisories"]
@@ -309,19 +304,14 @@ def _explain_none(
         return f"The {package.ecosystem} registry lists no version of {package.name}."
     if not candidates:
         return f"No version of {package.name} above {package.current} is published."
-    prerelease = next(filter(package.is_safe, _sort_by_version(package, candidates)), None)
+    by_version = sorted(candidates, key=lambda candidate: package.key_of(candidate.version))
+    prerelease = next(filter(package.is_safe, by_version), None)
     if prerelease is not None:
         return (
             f"Only prereleases of {package.name} above {package.current}, such as "
             f"{prerelease.version}, have no known advisories."
         )
     return f"Known advisories affect every version of {package.name} above {package.current}."
-
-
-def _sort_by_version(
-    package: _Package, candidates: Iterable[PublishedVersion]
-) -> list[PublishedVersion]:
-    return sorted(candidates, key=lambda candidate: package.key_of(candidate.version))
 
 
 def _variant_of(ecosystem: str, version: str) -> str:

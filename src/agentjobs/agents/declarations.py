@@ -117,10 +117,7 @@ def _identity_faults(table: AgentTable, plan_names: list[str]) -> Iterator[Fault
 def _program_faults(table: AgentTable) -> Iterator[Fault]:
     if table.preset:
         if table.command:
-            yield (
-                "command",
-                "is set by the preset: use `executable` and `arguments`",
-            )
+            yield "command", "is set by the preset: use `executable` and `arguments`"
         if table.executable and not table.executable.startswith("/"):
             yield "executable", "must be the absolute path of the program"
     else:
@@ -231,10 +228,7 @@ def model_faults(table: AgentTable, preset: Preset | None) -> Iterator[Fault]:
     if table.model_url and not _is_url(table.model_url):
         yield "model_url", "must be an http:// or https:// address, without user, query or fragment"
     if table.secret and not is_secret_name(table.secret):
-        yield (
-            "secret",
-            "must be the name of a secret: letters, digits and `_`, no digit first",
-        )
+        yield "secret", "must be the name of a secret: letters, digits and `_`, no digit first"
     for name in model_environment_names(api):
         if name in table.environment:
             yield (

@@ -146,7 +146,9 @@ def _workspaces(settings: Settings, mirrors: Mirrors) -> Workspaces:
 
 def _checkout_limits(settings: Settings) -> CheckoutLimits:
     return CheckoutLimits(
-        size_bytes=settings.limit_checkout_mib * MIB, files=settings.limit_checkout_files
+        size_bytes=settings.limit_checkout_mib * MIB,
+        files=settings.limit_checkout_files,
+        organization_bytes=settings.limit_organization_disk_mib * MIB,
     )
 
 

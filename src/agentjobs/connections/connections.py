@@ -22,31 +22,13 @@ from agentjobs.connections.validate import (
     validate_url,
 )
 from agentjobs.forges.connection import Connection, ConnectionKind
-from agentjobs.forges.protocol import Account
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
+from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database, IntegrityError, Row
-
-__all__ = [
-    "AddedConnection",
-    "NewConnection",
-    "add_connection",
-    "count_repositories",
-    "draft_from",
-    "find_connection",
-    "list_all_connections",
-    "list_connections",
-    "load_connection",
-    "open_credential",
-    "open_hook_secret",
-    "record_check",
-    "remove_connection",
-    "replace_credential",
-    "rotate_hook_secret",
-    "store_connection",
-]
+from agentjobs.store.in_transaction import in_transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,13 +150,6 @@ async def remove_connection(db: Database, organization: str, name: str) -> Conne
     return connection
 
 
-async def record_check(
-    db: Database, connection_id: str, *, account: Account | None = None, error: str | None = None
-) -> None:
-    """Store the result of a check; without an account the stored one stays."""
-    await db.transact(health.record_check, connection_id, account, error)
-
-
 async def open_credential(
     db: Database, keys: SealingKeys, connection_id: str
 ) -> tuple[Connection, str]:
@@ -218,16 +193,6 @@ async def list_all_connections(db: Database) -> list[Connection]:
     return [connection_from_row(row) for row in rows]
 
 
-async def count_repositories(db: Database, connection_id: str) -> int:
-    row = await db.fetch_one(
-        "SELECT COUNT(*) AS number FROM repos"
-        " WHERE connection_id = :id AND disconnected_at IS NULL",
-        id=connection_id,
-    )
-    assert row is not None
-    return int(row["number"])
-
-
 def _new_hook_secret() -> str:
     return secrets.token_hex(32)
 
@@ -242,6 +207,20 @@ def hook_seal_context(organization_id: str, connection_id: str) -> tuple[str, ..
 
 def signing_seal_context(organization_id: str, connection_id: str) -> tuple[str, ...]:
     return ("forge-signing", organization_id, connection_id)
+
+
+record_check = in_transaction(health.record_check)
+
+SEALED_CREDENTIALS = tuple(
+    sealed_column(
+        "platforms", "forge_connections", context, "The credential of {id}", prefix=prefix
+    )
+    for prefix, context in (
+        ("", seal_context),
+        ("hook_", hook_seal_context),
+        ("signing_", signing_seal_context),
+    )
+)
 
 
 def _open_sealed(

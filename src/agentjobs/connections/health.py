@@ -21,7 +21,11 @@ def sync_backoff_ms(failures: int) -> int:
 
 
 async def record_check(
-    tx: Transaction, connection_id: str, account: Account | None, error: str | None
+    tx: Transaction,
+    connection_id: str,
+    *,
+    account: Account | None = None,
+    error: str | None = None,
 ) -> None:
     """Store the result of a check; what it did not find out stays as it is stored."""
     identity = None if account is None else account.identity

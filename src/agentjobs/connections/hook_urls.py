@@ -25,7 +25,8 @@ def reason_unreachable(public_url: str, platform_url: str) -> str | None:
     if is_loopback(host):
         is_reachable = is_loopback(platform_host)
     else:
-        is_reachable = not (_is_private(host) and _is_public_platform(platform_host))
+        is_public = platform_host in _PUBLIC_PLATFORMS or platform_host.endswith(_PUBLIC_SUFFIXES)
+        is_reachable = not (_is_private(host) and is_public)
     if is_reachable:
         return None
     return (
@@ -44,7 +45,3 @@ def _is_private(host: str) -> bool:
         return not ipaddress.ip_address(host).is_global
     except ValueError:
         return "." not in host
-
-
-def _is_public_platform(host: str) -> bool:
-    return host in _PUBLIC_PLATFORMS or host.endswith(_PUBLIC_SUFFIXES)

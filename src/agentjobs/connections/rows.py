@@ -1,5 +1,7 @@
 """Rows of `forge_connections`; `health` has their status. Credentials are sealed bytes here."""
 
+from typing import Any
+
 import msgspec
 
 from agentjobs.clock import now_ms
@@ -9,7 +11,7 @@ from agentjobs.organizations.sealing import Sealed
 from agentjobs.problems import Problem
 from agentjobs.repos.hook_rows import make_due
 from agentjobs.repos.sync_requests import retry_failed_syncs
-from agentjobs.store.database import Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction
 
 
 def connection_from_row(row: Row) -> Connection:
@@ -42,54 +44,40 @@ async def insert(
     await audit.write(tx, connection.organization_id, entry)
 
 
-async def replace_credential(
-    tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
-) -> None:
+async def update(tx: Transaction, connection: Connection, assignments: str, **values: Any) -> None:
+    """Raises Problem if the connection was removed."""
     changed = await tx.execute(
-        "UPDATE forge_connections SET sealed = :sealed, key_id = :key_id, error = NULL,"
-        " updated_at = :now WHERE id = :id AND removed_at IS NULL",
+        f"UPDATE forge_connections SET {assignments}, updated_at = :now"
+        " WHERE id = :id AND removed_at IS NULL",
         id=connection.id,
-        sealed=sealed.data,
-        key_id=sealed.key_id,
         now=now_ms(),
+        **values,
     )
     if not changed:
         raise not_found(connection.name)
-    await retry_failed_syncs(tx, connection.id)
-    await make_due(tx, connection.id)
-    await audit.write(tx, connection.organization_id, entry)
+
+
+async def replace_credential(
+    tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
+) -> None:
+    assignments = "sealed = :sealed, key_id = :key_id, error = NULL"
+    await update(tx, connection, assignments, sealed=sealed.data, key_id=sealed.key_id)
+    await _retry(tx, connection, entry)
 
 
 async def replace_installation(
     tx: Transaction, connection: Connection, installation_id: str, entry: audit.Entry
 ) -> None:
-    changed = await tx.execute(
-        "UPDATE forge_connections SET installation_id = :installation_id, error = NULL,"
-        " updated_at = :now WHERE id = :id AND removed_at IS NULL",
-        id=connection.id,
-        installation_id=installation_id,
-        now=now_ms(),
-    )
-    if not changed:
-        raise not_found(connection.name)
-    await retry_failed_syncs(tx, connection.id)
-    await make_due(tx, connection.id)
-    await audit.write(tx, connection.organization_id, entry)
+    assignments = "installation_id = :installation_id, error = NULL"
+    await update(tx, connection, assignments, installation_id=installation_id)
+    await _retry(tx, connection, entry)
 
 
 async def replace_hook_secret(
     tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
 ) -> None:
-    changed = await tx.execute(
-        "UPDATE forge_connections SET hook_sealed = :sealed, hook_key_id = :key_id,"
-        " hook_seen_at = NULL, updated_at = :now WHERE id = :id AND removed_at IS NULL",
-        id=connection.id,
-        sealed=sealed.data,
-        key_id=sealed.key_id,
-        now=now_ms(),
-    )
-    if not changed:
-        raise not_found(connection.name)
+    assignments = "hook_sealed = :sealed, hook_key_id = :key_id, hook_seen_at = NULL"
+    await update(tx, connection, assignments, sealed=sealed.data, key_id=sealed.key_id)
     await make_due(tx, connection.id, with_new_secrets=True)
     await audit.write(tx, connection.organization_id, entry)
 
@@ -115,13 +103,25 @@ async def remove(tx: Transaction, connection: Connection, entry: audit.Entry) ->
     await audit.write(tx, connection.organization_id, entry)
 
 
-async def _refuse_in_use(tx: Transaction, connection: Connection) -> None:
-    row = await tx.fetch_one(
+async def count_repositories(db: Database | Transaction, connection_id: str) -> int:
+    row = await db.fetch_one(
         "SELECT COUNT(*) AS number FROM repos"
         " WHERE connection_id = :id AND disconnected_at IS NULL",
-        id=connection.id,
+        id=connection_id,
     )
-    number = 0 if row is None else row["number"]
+    assert row is not None
+    return int(row["number"])
+
+
+async def _retry(tx: Transaction, connection: Connection, entry: audit.Entry) -> None:
+    """Sync and register what the former credential could not."""
+    await retry_failed_syncs(tx, connection.id)
+    await make_due(tx, connection.id)
+    await audit.write(tx, connection.organization_id, entry)
+
+
+async def _refuse_in_use(tx: Transaction, connection: Connection) -> None:
+    number = await count_repositories(tx, connection.id)
     if number:
         what = "1 repository is" if number == 1 else f"{number} repositories are"
         raise Problem(

@@ -4,10 +4,9 @@ from typing import get_args
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import find_connection, signing_seal_context
-from agentjobs.connections.rows import not_found
+from agentjobs.connections.rows import update
 from agentjobs.forges.connection import Connection, Signing
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError
@@ -147,17 +146,14 @@ def _invalid(reason: str) -> Problem:
 async def _store(
     tx: Transaction, connection: Connection, sealed: Sealed | None, entry: audit.Entry
 ) -> None:
-    changed = await tx.execute(
-        "UPDATE forge_connections SET signing = :signing, signing_sealed = :sealed,"
-        " signing_key_id = :key_id, signing_public_key = :public_key, updated_at = :now"
-        " WHERE id = :id AND removed_at IS NULL",
-        id=connection.id,
+    await update(
+        tx,
+        connection,
+        "signing = :signing, signing_sealed = :sealed, signing_key_id = :key_id,"
+        " signing_public_key = :public_key",
         signing=connection.signing,
         sealed=None if sealed is None else sealed.data,
         key_id="" if sealed is None else sealed.key_id,
         public_key=connection.signing_public_key,
-        now=now_ms(),
     )
-    if not changed:
-        raise not_found(connection.name)
     await audit.write(tx, connection.organization_id, entry)

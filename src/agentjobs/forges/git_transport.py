@@ -55,7 +55,9 @@ class GitTransport:
             except Exception:
                 if tunnel.refusal is None:
                     raise
-                raise _blocked(tunnel.refusal, is_temporary=tunnel.is_temporary) from None
+                raise ForgeError(
+                    tunnel.refusal, "away" if tunnel.is_temporary else "unusable"
+                ) from None
 
     async def refuse_plain_http(self, url: str) -> None:
         """Raises ForgeError for plain HTTP to an address that the operator does not allow."""
@@ -88,10 +90,6 @@ class GitTransport:
                 f"ask the operator to add {_network(address)} to {setting}.",
                 "unusable",
             ) from None
-
-
-def _blocked(reason: str, *, is_temporary: bool) -> ForgeError:
-    return ForgeError(reason, "away" if is_temporary else "unusable")
 
 
 def _target(url: str) -> tuple[str, str, int]:

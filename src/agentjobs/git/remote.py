@@ -10,6 +10,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 NETWORK_PROTOCOLS = "http:https"
+# Nothing listens on port 0.
+_UNREACHABLE_PROXY = "http://127.0.0.1:0"
 
 _ACCESS_DENIED = re.compile(
     r"(returned error:|HTTP) (401|403)|Authentication failed|could not read Username"
@@ -72,6 +74,10 @@ class Remote:
             configuration["http.proxy"] = self.proxy
             # Sent at once, without waiting for the proxy to request it.
             configuration["http.proxyAuthMethod"] = "basic"
+        elif self.url.startswith("http"):
+            # A server may name packs on other hosts: git must not reach these, whatever they are.
+            configuration["http.proxy"] = _UNREACHABLE_PROXY
+            configuration[f"http.{self.url}.proxy"] = ""
         if self.pinned is not None:
             configuration["http.curloptResolve"] = self.pinned
         return configuration

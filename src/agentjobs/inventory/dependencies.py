@@ -146,18 +146,6 @@ def find_parents(dependencies: Iterable[DependencyView]) -> dict[int, int]:
 
 
 def dependency_view(row: Row) -> DependencyView:
-    return DependencyView(
-        position=row["position"],
-        ecosystem=row["ecosystem"],
-        name=row["name"],
-        version=row["version"],
-        requirement=row["requirement"],
-        direct=bool(row["direct"]),
-        scope=row["scope"],
-        manifest=row["manifest"],
-        parents=_decode_parents(row["parents"]),
-        purl=row["purl"],
-        fixture=bool(row["fixture"]),
-        imported=row["imported"],
-        managed_by=row["managed_by"],
-    )
+    fields = {name: row[name] for name in DependencyView.__struct_fields__}
+    flags = {name: bool(row[name]) for name in ("direct", "fixture")}
+    return DependencyView(**fields | flags | {"parents": _decode_parents(row["parents"])})

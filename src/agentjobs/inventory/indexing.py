@@ -29,6 +29,7 @@ from agentjobs.inventory.rows import (
 )
 from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import ClaimLost, DueColumn, backoff_ms, run_renewing
 
 __all__ = [
@@ -81,17 +82,53 @@ class CommitDependencies(msgspec.Struct, frozen=True):
     installed_together: tuple[tuple[str, ...], ...] = ()
 
 
-async def claim_due(db: Database, left_out: Collection[str] = ()) -> DueRepo | None:
+@in_transaction
+async def claim_due(tx: Transaction, left_out: Collection[str] = ()) -> DueRepo | None:
     """Claim the repository that has been due longest; it is due again when the lease expires.
 
     Those of the organizations `left_out` are not claimed.
     """
-    return await db.transact(_claim_due, list(left_out))
+    now = await tx.clock_ms()
+    row = await tx.fetch_one(
+        "SELECT id, default_branch, head_commit, index_failures, indexed_commit,"
+        " index_fingerprint, dependencies_digest, organization_id FROM repos"
+        " WHERE index_due_at IS NOT NULL AND index_due_at <= :now"
+        " AND (index_lease_until IS NULL OR index_lease_until <= :now)"
+        " AND disconnected_at IS NULL"
+        " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
+        " ORDER BY index_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
+        now=now,
+        left_out=list(left_out),
+    )
+    if row is None:
+        return None
+    until = await _DUE.claim(tx, row["id"])
+    await tx.execute(
+        "UPDATE repos SET index_done = 0, index_total = NULL WHERE id = :id", id=row["id"]
+    )
+    return DueRepo(
+        row["id"],
+        row["default_branch"],
+        row["head_commit"],
+        row["index_failures"],
+        until,
+        row["indexed_commit"],
+        row["index_fingerprint"],
+        row["dependencies_digest"],
+        row["organization_id"],
+    )
 
 
-async def make_outdated_due(db: Database) -> None:
+@in_transaction
+async def make_outdated_due(tx: Transaction) -> None:
     """Make repositories due that were indexed by other versions of the analyzers."""
-    await db.transact(_make_outdated_due)
+    await tx.execute(
+        "UPDATE repos SET index_due_at = :now WHERE index_due_at IS NULL"
+        " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
+        " AND (index_fingerprint IS NULL OR index_fingerprint <> :fingerprint)",
+        now=await tx.clock_ms(),
+        fingerprint=fingerprint(),
+    )
 
 
 async def index_repository(
@@ -253,48 +290,6 @@ class _IndexLease:
         until = await self._db.transact(_renew, self._repo_id, self.until, self._progress)
         self.until = until or self.until
         return until is not None
-
-
-async def _claim_due(tx: Transaction, left_out: list[str]) -> DueRepo | None:
-    now = await tx.clock_ms()
-    row = await tx.fetch_one(
-        "SELECT id, default_branch, head_commit, index_failures, indexed_commit,"
-        " index_fingerprint, dependencies_digest, organization_id FROM repos"
-        " WHERE index_due_at IS NOT NULL AND index_due_at <= :now"
-        " AND (index_lease_until IS NULL OR index_lease_until <= :now)"
-        " AND disconnected_at IS NULL"
-        " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
-        " ORDER BY index_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
-        now=now,
-        left_out=left_out,
-    )
-    if row is None:
-        return None
-    until = await _DUE.claim(tx, row["id"])
-    await tx.execute(
-        "UPDATE repos SET index_done = 0, index_total = NULL WHERE id = :id", id=row["id"]
-    )
-    return DueRepo(
-        row["id"],
-        row["default_branch"],
-        row["head_commit"],
-        row["index_failures"],
-        until,
-        row["indexed_commit"],
-        row["index_fingerprint"],
-        row["dependencies_digest"],
-        row["organization_id"],
-    )
-
-
-async def _make_outdated_due(tx: Transaction) -> None:
-    await tx.execute(
-        "UPDATE repos SET index_due_at = :now WHERE index_due_at IS NULL"
-        " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
-        " AND (index_fingerprint IS NULL OR index_fingerprint <> :fingerprint)",
-        now=await tx.clock_ms(),
-        fingerprint=fingerprint(),
-    )
 
 
 async def _renew(tx: Transaction, repo_id: str, held_until: int, progress: _Progress) -> int | None:

@@ -19,8 +19,9 @@ from agentjobs.repos.configuration import (
     parse_configuration,
 )
 from agentjobs.repos.rows import correct_head, request_scan
-from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import execute
+from agentjobs.store.insert_statement import insert_statement
 
 # More rows in one transaction would block other writers for too long.
 ROWS_AT_ONCE = 1_000
@@ -41,16 +42,7 @@ _COLUMNS = {
     "imported": "TEXT",
     "managed_by": "TEXT",
 }
-_KEY = ("repo_id", "position")
-_INSERT = f"INSERT INTO dependencies ({', '.join(_COLUMNS)})"
-_ON_CONFLICT = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in _COLUMNS if name not in _KEY
-)
-_UPSERT = BatchStatement(
-    _COLUMNS,
-    one=f"{_INSERT} VALUES ({', '.join(':' + name for name in _COLUMNS)}) {_ON_CONFLICT}",
-    many=f"{_INSERT} SELECT {', '.join(_COLUMNS)} FROM {{rows}} {_ON_CONFLICT}",
-)
+_UPSERT = insert_statement("dependencies", _COLUMNS, key=("repo_id", "position"))
 
 
 class IndexRows(msgspec.Struct, frozen=True):
@@ -91,7 +83,8 @@ async def store_in_batches(db: Database, repo_id: str, rows: IndexRows) -> Index
     dependencies = rows.dependencies or ()
     if len(dependencies) <= ROWS_AT_ONCE:
         return rows
-    await db.transact(_clear_digest, repo_id)
+    clear = "UPDATE repos SET dependencies_digest = NULL WHERE id = :id"
+    await db.transact(execute, clear, id=repo_id)
     for start in range(0, len(dependencies), ROWS_AT_ONCE):
         await db.transact(_UPSERT.run, dependencies[start : start + ROWS_AT_ONCE])
     while await db.transact(_delete_batch_from, repo_id, len(dependencies)):
@@ -164,10 +157,6 @@ async def _store_dependencies(
 ) -> None:
     await tx.execute("DELETE FROM dependencies WHERE repo_id = :repo_id", repo_id=repo_id)
     await _UPSERT.run(tx, rows)
-
-
-async def _clear_digest(tx: Transaction, repo_id: str) -> None:
-    await tx.execute("UPDATE repos SET dependencies_digest = NULL WHERE id = :id", id=repo_id)
 
 
 async def _delete_batch_from(tx: Transaction, repo_id: str, position: int) -> int:

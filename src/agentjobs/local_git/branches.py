@@ -7,7 +7,7 @@ import msgspec
 
 from agentjobs.git.process import GitError, git
 from agentjobs.git.refs import HEADS
-from agentjobs.local_git.repositories import DURABLE
+from agentjobs.local_git.repositories import update_refs
 
 JOB_BRANCHES = "agentjobs/"
 _FORMAT = "%(objectname)%00%(refname)%00%(contents:trailers:key=Job,valueonly,separator=%2C)"
@@ -57,14 +57,7 @@ async def remove_branches(git_dir: Path, removals: Iterable[BranchRemoval]) -> b
             lines.append(f"update {pull_ref(removal.keep_for_pull)} {branch.head}\n")
         lines.append(f"delete {HEADS}{branch.name} {branch.head}\n")
     try:
-        await git(
-            "update-ref",
-            "--no-deref",
-            "--stdin",
-            git_dir=git_dir,
-            input="".join(lines).encode(),
-            configuration=DURABLE,
-        )
+        await update_refs(git_dir, lines)
     except GitError:
         return False
     return True

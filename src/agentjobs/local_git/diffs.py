@@ -32,14 +32,7 @@ _LISTING_BYTES = 8 * 1024 * 1024
 _PAGE_SECONDS = 5.0
 _RECOUNT_SECONDS = 1.5
 _MAX_CACHED_RECOUNTS = 256
-_OPTIONS = (
-    "-r",
-    "--find-renames",
-    "-l400",
-    "--no-color",
-    "--no-ext-diff",
-    "--no-textconv",
-)
+_OPTIONS = ("-r", "--find-renames", "-l400", "--no-color", "--no-ext-diff", "--no-textconv")
 _LISTING = ("diff-tree", "-z", "--raw", "--numstat", *_OPTIONS, "--end-of-options")
 _PATCH = ("diff-tree", "-p", *_OPTIONS, "--end-of-options")
 _SINCE_ANCESTOR = ("diff-tree", "-p", "--merge-base", *_OPTIONS, "--end-of-options")

@@ -12,7 +12,7 @@ from agentjobs.local_git.branches import pull_ref
 from agentjobs.local_git.commit_tree import commit_tree, merged_tree, tree_of
 from agentjobs.local_git.history import is_ancestor
 from agentjobs.local_git.rebase import rebase_onto
-from agentjobs.local_git.repositories import DURABLE
+from agentjobs.local_git.repositories import update_refs
 
 _SQUASHED = "Squashed-From"
 
@@ -85,14 +85,7 @@ async def _move(git_dir: Path, merge: Merge, commit: str) -> None:
     if not lines:
         return
     try:
-        await git(
-            "update-ref",
-            "--no-deref",
-            "--stdin",
-            git_dir=git_dir,
-            input="".join(lines).encode(),
-            configuration=DURABLE,
-        )
+        await update_refs(git_dir, lines)
     except GitError as error:
         raise BranchMoved(error.reason) from None
 

@@ -26,12 +26,7 @@ _CHANGES = {
 }
 _FILE_START = b"diff --git "
 _HUNK = re.compile(rb"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
-_NOTED_HEADERS = (
-    b"old mode ",
-    b"new mode ",
-    b"new file mode 12",
-    b"new file mode 16",
-)
+_NOTED_HEADERS = (b"old mode ", b"new mode ", b"new file mode 12", b"new file mode 16")
 _BINARY = b"Binary files "
 _BINARY_SECTION = b"\n" + _BINARY
 _MAX_LINE_CHARACTERS = 4_000

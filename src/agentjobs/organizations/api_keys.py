@@ -285,15 +285,6 @@ async def _revoke(
 
 
 def _api_key(row: Row) -> ApiKey:
-    return ApiKey(
-        id=row["id"],
-        name=row["name"],
-        hint=row["hint"],
-        scope=row["scope"],
-        git_write=bool(row["git_write"]),
-        created_at=row["created_at"],
-        expires_at=row["expires_at"],
-        revoked_at=row["revoked_at"],
-        last_used_at=row["last_used_at"],
-        allowed_networks=tuple(split_networks(row["allowed_networks"])),
-    )
+    fields = {name: row[name] for name in ApiKey.__struct_fields__}
+    networks = tuple(split_networks(row["allowed_networks"]))
+    return ApiKey(**fields | {"git_write": bool(row["git_write"]), "allowed_networks": networks})

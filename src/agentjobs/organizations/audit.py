@@ -181,15 +181,6 @@ def _first_id(at_ms: int) -> str:
 
 
 def _record(row: Row) -> AuditRecord:
-    return AuditRecord(
-        id=row["id"],
-        at=row["at"],
-        actor_kind=row["actor_kind"],
-        actor_id=row["actor_id"],
-        actor=row["actor"],
-        actor_email=row["actor_email"],
-        action=row["action"],
-        target=row["target"],
-        details=msgspec.json.decode(row["details"], type=dict[str, Any]),
-        address=row["address"],
-    )
+    fields = {name: row[name] for name in AuditRecord.__struct_fields__}
+    details = msgspec.json.decode(row["details"], type=dict[str, Any])
+    return AuditRecord(**fields | {"details": details})

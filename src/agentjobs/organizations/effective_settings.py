@@ -8,12 +8,21 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import execute
 
 _PUBLIC_URL = "public_url"
 
 
 async def store_setting(db: Database, name: str, value: str | list[str]) -> None:
-    await db.transact(_store, name, msgspec.json.encode(value).decode())
+    await db.transact(
+        execute,
+        "INSERT INTO effective_settings (name, value, updated_at) VALUES (:name, :value, :now)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value,"
+        " updated_at = excluded.updated_at",
+        name=name,
+        value=msgspec.json.encode(value).decode(),
+        now=now_ms(),
+    )
 
 
 async def load_or_store_setting(db: Database, name: str, value: str) -> str:
@@ -25,6 +34,14 @@ async def load_setting(db: Database, name: str) -> bytes | None:
     """As JSON; None if no service has stored it yet."""
     row = await db.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
     return None if row is None else row["value"].encode()
+
+
+async def setting_changed_at(db: Database, name: str) -> int | None:
+    """None if it was never stored."""
+    row = await db.fetch_one(
+        "SELECT updated_at FROM effective_settings WHERE name = :name", name=name
+    )
+    return None if row is None else row["updated_at"]
 
 
 async def store_public_url(db: Database, settings: Settings) -> None:
@@ -50,14 +67,3 @@ async def _store_once(tx: Transaction, name: str, value: str) -> str:
     row = await tx.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
     assert row is not None
     return msgspec.json.decode(row["value"], type=str)
-
-
-async def _store(tx: Transaction, name: str, value: str) -> None:
-    await tx.execute(
-        "INSERT INTO effective_settings (name, value, updated_at) VALUES (:name, :value, :now)"
-        " ON CONFLICT (name) DO UPDATE SET value = excluded.value,"
-        " updated_at = excluded.updated_at",
-        name=name,
-        value=value,
-        now=now_ms(),
-    )

@@ -11,6 +11,7 @@ import re
 import secrets
 
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import execute
 
 _NONCE_BYTES = 12
 _is_nonce = re.compile(r"[A-Za-z0-9_-]{16}").fullmatch
@@ -44,7 +45,8 @@ async def use_token(db: Database, token: str, address: str) -> bool:
 
 async def return_token(db: Database, token: str, address: str) -> None:
     """Allow the form to be submitted again after it was refused."""
-    await db.transact(_delete, _hash(token, address))
+    statement = "DELETE FROM used_form_tokens WHERE hash = :hash"
+    await db.transact(execute, statement, hash=_hash(token, address))
 
 
 def _hash(token: str, address: str) -> bytes:
@@ -59,7 +61,3 @@ async def _insert(tx: Transaction, hashed: bytes) -> bool:
         now=await tx.clock_ms(),
     )
     return inserted == 1
-
-
-async def _delete(tx: Transaction, hashed: bytes) -> None:
-    await tx.execute("DELETE FROM used_form_tokens WHERE hash = :hash", hash=hashed)

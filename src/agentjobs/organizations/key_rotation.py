@@ -31,13 +31,12 @@ _ACTION = "secret.key_rotated"
 
 
 class SealedValue(msgspec.Struct, frozen=True):
-    """A stored value; `row` and `column` identify it to the package that owns its table."""
+    """A stored value; `row` identifies it to the package that owns its table."""
 
     name: str
     sealed: bytes
     context: tuple[str, ...]
     row: tuple[str, ...]
-    column: str = ""
 
 
 class SealedValues(NamedTuple):
@@ -49,6 +48,52 @@ class SealedValues(NamedTuple):
     kind: str
     find: Callable[[Database, str, int, int], Awaitable[list[SealedValue]]]
     replace: Callable[[Transaction, SealedValue, Sealed], Awaitable[None]]
+
+
+def sealed_column(
+    kind: str,
+    table: str,
+    context: Callable[[str, str], tuple[str, ...]],
+    description: str,
+    *,
+    id_column: str = "id",
+    prefix: str = "",
+) -> SealedValues:
+    """Values in the columns `sealed` and `key_id`, with a prefix, of a table with organizations.
+
+    A row without a value has no key, or an empty one. `context` and `description` get the row's
+    organization and identifier.
+    """
+    select = (
+        f"SELECT organization_id, {id_column} AS id, {prefix}sealed AS sealed FROM {table}"
+        f" WHERE {prefix}key_id NOT IN (:key_id, '')"
+        f" ORDER BY organization_id, {id_column} LIMIT :limit OFFSET :offset"
+    )
+    update = (
+        f"UPDATE {table} SET {prefix}sealed = :sealed, {prefix}key_id = :key_id"
+        f" WHERE organization_id = :organization_id AND {id_column} = :id"
+        f" AND {prefix}sealed = :before"
+    )
+
+    async def find(db: Database, key_id: str, limit: int, offset: int) -> list[SealedValue]:
+        values = []
+        for row in await db.fetch_all(select, key_id=key_id, limit=limit, offset=offset):
+            place = (row["organization_id"], row["id"])
+            name = description.format(organization_id=place[0], id=place[1])
+            values.append(SealedValue(name, bytes(row["sealed"]), context(*place), place))
+        return values
+
+    async def replace(tx: Transaction, value: SealedValue, sealed: Sealed) -> None:
+        await tx.execute(
+            update,
+            organization_id=value.row[0],
+            id=value.row[1],
+            sealed=sealed.data,
+            key_id=sealed.key_id,
+            before=value.sealed,
+        )
+
+    return SealedValues(kind, find, replace)
 
 
 class RotationResult(msgspec.Struct, frozen=True):

@@ -94,7 +94,7 @@ async def remove_member(db: Database, organization_id: str, user_id: str) -> Non
 
 
 async def lock_organization(tx: Transaction, organization_id: str) -> None:
-    """Serialize changes of an organization's members. The creation of jobs is not blocked."""
+    """Serialize changes of an organization's members or endpoints. Jobs can still be created."""
     await tx.fetch_one(
         "SELECT id FROM organizations WHERE id = :id /*postgresql FOR NO KEY UPDATE */",
         id=organization_id,

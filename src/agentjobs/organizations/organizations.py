@@ -17,21 +17,9 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 # Pages have paths of the form /<org>/…; these names would shadow paths of the service.
 _RESERVED = frozenset(
     {
-        *("account", "agents", "docs", "git", "healthz", "hooks", "invitation", "jobs"),
-        *(
-            "mcp",
-            "metrics",
-            "operator",
-            "password-reset",
-            "pulls",
-            "readyz",
-            "repos",
-            "settings",
-            "sign-in",
-            "sign-out",
-            "static",
-        ),
-        *("stream", "v1"),
+        *("account", "agents", "docs", "git", "healthz", "hooks", "invitation", "jobs", "mcp"),
+        *("metrics", "operator", "password-reset", "pulls", "readyz", "repos", "settings"),
+        *("sign-in", "sign-out", "static", "stream", "v1"),
     }
 )
 
@@ -153,14 +141,8 @@ async def _update_plan(
 
 
 def _organization(row: Row) -> Organization:
-    return Organization(
-        row["id"],
-        row["name"],
-        row["plan"],
-        row["created_at"],
-        row["paused_at"],
-        decode_hosts(row["setup_network"]),
-    )
+    fields = {name: row[name] for name in Organization.__struct_fields__}
+    return Organization(**fields | {"setup_network": decode_hosts(row["setup_network"])})
 
 
 def decode_hosts(stored: str | None) -> tuple[str, ...] | None:

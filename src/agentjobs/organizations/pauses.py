@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from agentjobs.organizations import audit
+from agentjobs.organizations.effective_settings import setting_changed_at
 from agentjobs.organizations.organizations import find_organization, write_service_entry
 from agentjobs.store.database import Database, Transaction
 
@@ -33,10 +34,7 @@ async def load_pauses(db: Database) -> Pauses:
 
 
 async def service_paused_since(db: Database) -> int | None:
-    row = await db.fetch_one(
-        "SELECT updated_at FROM effective_settings WHERE name = :name", name=_SETTING
-    )
-    return None if row is None else row["updated_at"]
+    return await setting_changed_at(db, _SETTING)
 
 
 async def find_pause(

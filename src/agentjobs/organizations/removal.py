@@ -3,14 +3,12 @@
 Users without another organization are deleted with it.
 """
 
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Transaction
+from agentjobs.store.in_transaction import in_transaction
 
 
-async def close_organization(db: Database, organization_id: str) -> None:
-    await db.transact(_close, organization_id)
-
-
-async def _close(tx: Transaction, organization_id: str) -> None:
+@in_transaction
+async def close_organization(tx: Transaction, organization_id: str) -> None:
     rows = await tx.fetch_all(
         "SELECT user_id FROM memberships m WHERE m.organization_id = :id AND NOT EXISTS"
         " (SELECT 1 FROM memberships o WHERE o.user_id = m.user_id AND o.organization_id <> :id)",

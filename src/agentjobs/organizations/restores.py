@@ -1,6 +1,7 @@
 """A restored store starts paused and remembers when it was restored: jobs from before that may
 have run after the backup was made."""
 
+from agentjobs.organizations.effective_settings import setting_changed_at
 from agentjobs.organizations.pauses import pause_statement
 from agentjobs.store.database import Database
 
@@ -18,7 +19,4 @@ def restore_statements(now: int) -> tuple[str, ...]:
 
 async def restored_at(db: Database) -> int | None:
     """None if the store was never restored."""
-    row = await db.fetch_one(
-        "SELECT updated_at FROM effective_settings WHERE name = :name", name=_SETTING
-    )
-    return None if row is None else row["updated_at"]
+    return await setting_changed_at(db, _SETTING)

@@ -2,7 +2,8 @@
 
 from agentjobs.clock import DAY_MS, HOUR_MS
 from agentjobs.organizations.throttle import WINDOW_MS
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database
+from agentjobs.store.in_transaction import execute_many
 
 _BATCH = 500
 _EXPIRED_ROWS = (
@@ -31,10 +32,7 @@ async def prune_sign_ins(db: Database, now: int, *, idle_hours: float, session_d
         )
         if rows:
             statement = f"DELETE FROM {table} WHERE {key} = :key AND ({condition})"
-            await db.transact(_delete, statement, [{"key": row["key"], **values} for row in rows])
+            expired = [{"key": row["key"], **values} for row in rows]
+            await db.transact(execute_many, statement, expired)
         pruned += len(rows)
     return pruned
-
-
-async def _delete(tx: Transaction, statement: str, rows: list[dict[str, object]]) -> None:
-    await tx.execute_many(statement, rows)

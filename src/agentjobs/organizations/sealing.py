@@ -13,13 +13,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from agentjobs.organizations.key_file import (
-    ID_LENGTH,
-    KEY_FILE,
-    KeyFile,
-    invalid_key,
-    parse_keys,
-)
+from agentjobs.organizations.key_file import ID_LENGTH, KEY_FILE, KeyFile, invalid_key, parse_keys
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 

@@ -9,7 +9,7 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.organizations import audit
-from agentjobs.organizations.key_rotation import SealedValue, SealedValues
+from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.problems import Problem
@@ -91,40 +91,6 @@ async def list_secret_names(db: Database) -> frozenset[str]:
     return frozenset(row["name"] for row in rows)
 
 
-async def _find_sealed(db: Database, key_id: str, limit: int, offset: int) -> list[SealedValue]:
-    rows = await db.fetch_all(
-        "SELECT organization_id, name, sealed FROM secrets WHERE key_id <> :key_id"
-        " ORDER BY organization_id, name LIMIT :limit OFFSET :offset",
-        key_id=key_id,
-        limit=limit,
-        offset=offset,
-    )
-    return [
-        SealedValue(
-            f"The secret {row['name']} of {row['organization_id']}",
-            bytes(row["sealed"]),
-            _context(row["organization_id"], row["name"]),
-            (row["organization_id"], row["name"]),
-        )
-        for row in rows
-    ]
-
-
-async def _replace_sealed(tx: Transaction, value: SealedValue, sealed: Sealed) -> None:
-    await tx.execute(
-        "UPDATE secrets SET sealed = :sealed, key_id = :key_id"
-        " WHERE organization_id = :organization_id AND name = :name AND sealed = :before",
-        organization_id=value.row[0],
-        name=value.row[1],
-        sealed=sealed.data,
-        key_id=sealed.key_id,
-        before=value.sealed,
-    )
-
-
-SEALED_SECRETS = SealedValues("secrets", _find_sealed, _replace_sealed)
-
-
 def is_secret_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
@@ -148,6 +114,11 @@ def check_secret(name: str, value: str) -> None:
 
 def _context(organization_id: str, name: str) -> tuple[str, ...]:
     return ("secret", organization_id, name)
+
+
+SEALED_SECRETS = sealed_column(
+    "secrets", "secrets", _context, "The secret {id} of {organization_id}", id_column="name"
+)
 
 
 async def _upsert(

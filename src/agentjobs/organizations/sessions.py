@@ -6,7 +6,7 @@ Knows neither cookies nor how a user signed in. A session belongs to one organiz
 import base64
 import contextlib
 import hmac
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from agentjobs.safe_text import replace_unstorable
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
+from agentjobs.store.in_transaction import execute, in_transaction
 
 SESSION_PREFIX = "ajs_"
 TOPIC = "sessions"
@@ -85,28 +86,6 @@ def session_id(hashed: bytes) -> str:
     return bytes(hashed).hex()[:_ID_DIGITS]
 
 
-async def start_session(
-    db: Database,
-    settings: Settings,
-    user_id: str,
-    origin: Origin,
-    *,
-    organization_id: str | None = None,
-    replacing: str | None = None,
-    how: str | None = None,
-) -> str:
-    """Returns the token. `how` the user signed in is for the audit log; None writes no entry."""
-    return await db.transact(
-        open_session,
-        settings,
-        user_id,
-        origin,
-        organization_id=organization_id,
-        replacing=replacing,
-        how=how,
-    )
-
-
 async def open_session(
     tx: Transaction,
     settings: Settings,
@@ -117,7 +96,7 @@ async def open_session(
     replacing: str | None = None,
     how: str | None = None,
 ) -> str:
-    """`start_session` inside a transaction."""
+    """Returns the token. `how` the user signed in is for the audit log; None writes no entry."""
     user = await _select_organization(tx, user_id, organization_id)
     if replacing is not None:
         await delete_session(tx, replacing)
@@ -141,6 +120,9 @@ async def open_session(
         entry = audit.Entry(actor, "user.signed_in", user["email"], {"how": how})
         await audit.write(tx, user["organization_id"], entry)
     return token
+
+
+start_session = in_transaction(open_session)
 
 
 async def delete_session(tx: Transaction, token: str) -> None:
@@ -204,7 +186,8 @@ async def find_viewer(
     if is_request and now - row["seen_at"] >= _SEEN_INTERVAL_MS:
         # Pages must remain readable while the store cannot write.
         with contextlib.suppress(StoreUnavailable):
-            await db.transact(_write_seen, token_hash(token), now)
+            statement = "UPDATE sessions SET seen_at = :now WHERE hash = :hash AND seen_at < :now"
+            await db.transact(execute, statement, hash=token_hash(token), now=now)
     return _viewer(row, token)
 
 
@@ -260,20 +243,13 @@ def _is_expired(row: Row, settings: Settings, now: int) -> bool:
 
 
 def _viewer(row: Row, token: str) -> Viewer:
-    return Viewer(
-        user_id=row["user_id"],
-        email=row["email"],
-        name=row["name"],
-        role=row["role"],
-        organization_id=row["organization_id"],
-        organization=row["organization"],
-        plan=row["plan"],
-        session=bytes(row["hash"]),
-        csrf=_csrf(token),
-        created_at=row["created_at"],
-        memberships=row["memberships"],
-        is_operator=bool(row["is_operator"]),
-    )
+    own: dict[str, Any] = {
+        "session": bytes(row["hash"]),
+        "csrf": _csrf(token),
+        "is_operator": bool(row["is_operator"]),
+    }
+    fields = {name: row[name] for name in Viewer.__struct_fields__ if name not in own}
+    return Viewer(**fields, **own)
 
 
 def _csrf(token: str) -> str:
@@ -291,14 +267,6 @@ def _session_view(row: Row) -> SessionView:
         seen_at=row["seen_at"],
         address=row["address"],
         user_agent=row["user_agent"],
-    )
-
-
-async def _write_seen(tx: Transaction, hashed: bytes, now: int) -> None:
-    await tx.execute(
-        "UPDATE sessions SET seen_at = :now WHERE hash = :hash AND seen_at < :now",
-        hash=hashed,
-        now=now,
     )
 
 

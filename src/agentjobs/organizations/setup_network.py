@@ -6,16 +6,8 @@
 import msgspec
 
 from agentjobs.organizations import audit
-from agentjobs.organizations.organizations import decode_hosts, find_organization
+from agentjobs.organizations.organizations import find_organization
 from agentjobs.store.database import Database, Transaction
-
-
-async def load_setup_network(db: Database, organization_id: str) -> tuple[str, ...] | None:
-    """Host patterns; None for all those of the service."""
-    row = await db.fetch_one(
-        "SELECT setup_network FROM organizations WHERE id = :id", id=organization_id
-    )
-    return None if row is None else decode_hosts(row["setup_network"])
 
 
 async def set_setup_network(db: Database, organization: str, hosts: tuple[str, ...] | None) -> None:

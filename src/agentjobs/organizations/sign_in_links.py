@@ -6,6 +6,7 @@ from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import execute
 
 LINK_PREFIX = "ajl_"
 
@@ -31,7 +32,8 @@ async def use_link(
 
 async def revoke_link(db: Database, token: str) -> None:
     """Also a password reset link, which is stored alike."""
-    await db.transact(_delete, token_hash(token))
+    statement = "DELETE FROM sign_in_links WHERE hash = :hash"
+    await db.transact(execute, statement, hash=token_hash(token))
 
 
 async def _insert(tx: Transaction, hashed: bytes, user_id: str, minutes: int) -> None:
@@ -67,10 +69,6 @@ async def _use(
     if row is None:
         raise _not_valid()
     return await open_session(tx, settings, row["user_id"], origin, replacing=replacing, how="link")
-
-
-async def _delete(tx: Transaction, hashed: bytes) -> None:
-    await tx.execute("DELETE FROM sign_in_links WHERE hash = :hash", hash=hashed)
 
 
 def _not_valid() -> Problem:

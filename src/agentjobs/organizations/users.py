@@ -103,8 +103,7 @@ async def find_user(db: Database, email: str) -> User | None:
         normal = normalize_email(email)
     except Problem:
         return None
-    row = await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE email = :email", email=normal)
-    return None if row is None else user_from_row(row)
+    return await _find_by_email(db, normal)
 
 
 async def get_user(db: Database, user_id: str) -> User:
@@ -254,8 +253,8 @@ async def _create_administrator(tx: Transaction, organization_id: str, actor: au
     return user
 
 
-async def _find_by_email(tx: Transaction, email: str) -> User | None:
-    row = await tx.fetch_one(f"SELECT {COLUMNS} FROM users WHERE email = :email", email=email)
+async def _find_by_email(db: Database | Transaction, email: str) -> User | None:
+    row = await db.fetch_one(f"SELECT {COLUMNS} FROM users WHERE email = :email", email=email)
     return None if row is None else user_from_row(row)
 
 

@@ -13,6 +13,7 @@ from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.forges.protocol import RepoAddress
 from agentjobs.repos.platform_rows import record_first_fetch_error
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import DueColumn, Lease
 
 DUE = DueColumn("repos", "id", "sync_due_at", 30 * SECOND_MS, lease_column="sync_lease_until")
@@ -20,6 +21,12 @@ DUE = DueColumn("repos", "id", "sync_due_at", 30 * SECOND_MS, lease_column="sync
 # A repository whose hooks arrive is polled less often by this factor.
 _HOOK_FACTOR = 12
 _MAX_ERROR_LENGTH = 1_000
+# A repository that was made due meanwhile stays due.
+_RELEASE = (
+    "sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
+    " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
+    "  ELSE sync_lease_until END WHERE id = :id AND disconnected_at IS NULL"
+)
 
 
 class PlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,14 +83,38 @@ class DueSync(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_full or is_named or self.error is not None
 
 
+@in_transaction
 async def claim_due_sync(
-    db: Database, busy: Collection[str] = (), crowded: Collection[str] = ()
+    tx: Transaction, busy: Collection[str] = (), crowded: Collection[str] = ()
 ) -> DueSync | None:
     """Claim the repository that has been due longest; the lease is short and renewed.
 
     Repositories in `busy`, and connections and organizations in `crowded`, are left out.
     """
-    return await db.transact(_claim, list(busy), list(crowded))
+    now = await tx.clock_ms()
+    row = await tx.fetch_one(
+        "SELECT r.id, r.organization_id, o.name AS organization, r.platform, r.connection_id,"
+        " r.external_id, r.full_name, r.default_branch, r.head_commit, r.sync_failures,"
+        " r.sync_error, r.whole_due_at, r.told_at, c.error AS connection_error,"
+        " CASE WHEN c.hook_seen_at IS NOT NULL THEN r.hook_seen_at END AS hook_seen_at,"
+        " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.told_at IS NOT NULL"
+        "  AND p.state <> 'merged') AS has_pull_events"
+        " FROM repos r JOIN organizations o ON o.id = r.organization_id"
+        " JOIN forge_connections c ON c.id = r.connection_id"
+        " WHERE r.sync_due_at IS NOT NULL AND r.sync_due_at <= :now AND r.disconnected_at IS NULL"
+        " AND (r.sync_lease_until IS NULL OR r.sync_lease_until <= :now)"
+        " AND (c.resting_until IS NULL OR c.resting_until <= :now)"
+        " AND r.id NOT IN (SELECT value FROM each(:busy))"
+        " AND r.connection_id NOT IN (SELECT value FROM each(:crowded))"
+        " AND r.organization_id NOT IN (SELECT value FROM each(:crowded))"
+        " ORDER BY r.sync_due_at LIMIT 1 /*postgresql FOR UPDATE OF r SKIP LOCKED */",
+        now=now,
+        busy=list(busy),
+        crowded=list(crowded),
+    )
+    if row is None:
+        return None
+    return _due(row, now, await DUE.claim(tx, row["id"]))
 
 
 class SyncClaim:
@@ -133,33 +164,6 @@ def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
     return now + int(poll_seconds * SECOND_MS) * (_HOOK_FACTOR if has_hooks else 1)
 
 
-async def _claim(tx: Transaction, busy: list[str], crowded: list[str]) -> DueSync | None:
-    now = await tx.clock_ms()
-    row = await tx.fetch_one(
-        "SELECT r.id, r.organization_id, o.name AS organization, r.platform, r.connection_id,"
-        " r.external_id, r.full_name, r.default_branch, r.head_commit, r.sync_failures,"
-        " r.sync_error, r.whole_due_at, r.told_at, c.error AS connection_error,"
-        " CASE WHEN c.hook_seen_at IS NOT NULL THEN r.hook_seen_at END AS hook_seen_at,"
-        " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.told_at IS NOT NULL"
-        "  AND p.state <> 'merged') AS has_pull_events"
-        " FROM repos r JOIN organizations o ON o.id = r.organization_id"
-        " JOIN forge_connections c ON c.id = r.connection_id"
-        " WHERE r.sync_due_at IS NOT NULL AND r.sync_due_at <= :now AND r.disconnected_at IS NULL"
-        " AND (r.sync_lease_until IS NULL OR r.sync_lease_until <= :now)"
-        " AND (c.resting_until IS NULL OR c.resting_until <= :now)"
-        " AND r.id NOT IN (SELECT value FROM each(:busy))"
-        " AND r.connection_id NOT IN (SELECT value FROM each(:crowded))"
-        " AND r.organization_id NOT IN (SELECT value FROM each(:crowded))"
-        " ORDER BY r.sync_due_at LIMIT 1 /*postgresql FOR UPDATE OF r SKIP LOCKED */",
-        now=now,
-        busy=busy,
-        crowded=crowded,
-    )
-    if row is None:
-        return None
-    return _due(row, now, await DUE.claim(tx, row["id"]))
-
-
 def _due(row: Row, now: int, lease_until: int) -> DueSync:
     return DueSync(
         repo=PlatformRepo(**{name: row[name] for name in PlatformRepo.__struct_fields__}),
@@ -188,10 +192,7 @@ async def _finish(
         " whole_due_at = :whole_due_at,"
         # Events after the claim may not have been seen.
         " told_at = CASE WHEN told_at > :claimed_at THEN told_at END,"
-        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
-        " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
-        "  ELSE sync_lease_until END"
-        " WHERE id = :id AND disconnected_at IS NULL",
+        f" {_RELEASE}",
         id=due.repo.id,
         lease_until=lease_until,
         whole_due_at=whole_due_at,
@@ -208,11 +209,7 @@ async def _finish(
 
 async def _postpone(tx: Transaction, due: DueSync, lease_until: int, wait_seconds: float) -> None:
     await tx.execute(
-        "UPDATE repos SET"
-        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
-        " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
-        "  ELSE sync_lease_until END"
-        " WHERE id = :id AND disconnected_at IS NULL",
+        f"UPDATE repos SET {_RELEASE}",
         id=due.repo.id,
         lease_until=lease_until,
         due_at=await tx.clock_ms() + int(wait_seconds * SECOND_MS),
@@ -223,11 +220,7 @@ async def _fail(
     tx: Transaction, due: DueSync, lease_until: int, reason: str, pause_seconds: float | None
 ) -> None:
     await tx.execute(
-        "UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason,"
-        " sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
-        " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
-        "  ELSE sync_lease_until END"
-        " WHERE id = :id AND disconnected_at IS NULL",
+        f"UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason, {_RELEASE}",
         id=due.repo.id,
         lease_until=lease_until,
         due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
@@ -250,4 +243,4 @@ async def _fail_connection(tx: Transaction, due: DueSync, reason: str) -> None:
         reason=reason,
         due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
     )
-    await health.record_check(tx, due.repo.connection_id, None, reason)
+    await health.record_check(tx, due.repo.connection_id, error=reason)

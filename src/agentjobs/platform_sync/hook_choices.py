@@ -1,14 +1,17 @@
 """Turns the webhooks of connected repositories on and off."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from agentjobs.connections.connections import find_connection
 from agentjobs.connections.repositories import decide_hooks
+from agentjobs.forges.connection import Connection
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
 from agentjobs.repos import hook_rows
 from agentjobs.repos.hook_rows import HookRow
 from agentjobs.store.database import Database, Transaction
+
+HookChange = Callable[[Transaction, Sequence[str]], Awaitable[None]]
 
 
 async def register_hooks(
@@ -17,10 +20,8 @@ async def register_hooks(
     """For the named repositories, or without names for all that are connected. Raises Problem."""
     connection = await find_connection(db, organization, connection_name)
     decide_hooks(connection, public_url, with_hooks=True)
-    repo_ids = await _repo_ids(db, connection.id, names)
-    entry = audit.entry("forge.webhooks_registered", connection.name, repositories=len(repo_ids))
-    await db.transact(_register, connection.organization_id, repo_ids, entry)
-    return await hook_rows.hooks_of_connection(db, connection.id)
+    action = "forge.webhooks_registered"
+    return await _change(db, connection, names, hook_rows.request_hooks, action)
 
 
 async def remove_hooks(
@@ -28,9 +29,21 @@ async def remove_hooks(
 ) -> list[HookRow]:
     """A running service removes them from the platform. Raises Problem."""
     connection = await find_connection(db, organization, connection_name)
+    action = "forge.webhooks_removed"
+    return await _change(db, connection, names, hook_rows.request_removal, action)
+
+
+async def _change(
+    db: Database, connection: Connection, names: Sequence[str], change: HookChange, action: str
+) -> list[HookRow]:
     repo_ids = await _repo_ids(db, connection.id, names)
-    entry = audit.entry("forge.webhooks_removed", connection.name, repositories=len(repo_ids))
-    await db.transact(_remove, connection.organization_id, repo_ids, entry)
+    entry = audit.entry(action, connection.name, repositories=len(repo_ids))
+
+    async def change_and_record(tx: Transaction) -> None:
+        await change(tx, repo_ids)
+        await audit.write(tx, connection.organization_id, entry)
+
+    await db.transact(change_and_record)
     return await hook_rows.hooks_of_connection(db, connection.id)
 
 
@@ -44,17 +57,3 @@ async def _repo_ids(db: Database, connection_id: str, names: Sequence[str]) -> l
     if unknown := [name for name in names if name not in by_name]:
         raise Problem("repo_not_found", f"{unknown[0]} is not connected through this connection.")
     return [by_name[name] for name in (names or by_name)]
-
-
-async def _register(
-    tx: Transaction, organization_id: str, repo_ids: Sequence[str], entry: audit.Entry
-) -> None:
-    await hook_rows.request_hooks(tx, repo_ids)
-    await audit.write(tx, organization_id, entry)
-
-
-async def _remove(
-    tx: Transaction, organization_id: str, repo_ids: Sequence[str], entry: audit.Entry
-) -> None:
-    await hook_rows.request_removal(tx, repo_ids)
-    await audit.write(tx, organization_id, entry)

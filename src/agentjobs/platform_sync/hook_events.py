@@ -17,6 +17,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.pulls import platform_pulls
 from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
+from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs.store.leases import backoff_ms
 
 MAX_BATCH = 100
@@ -48,8 +49,9 @@ class DueHookEvent(msgspec.Struct, frozen=True):
     attempts: int
 
 
+@in_transaction
 async def record_hook_delivery(
-    db: Database,
+    tx: Transaction,
     connection_id: str,
     delivery_id: str,
     event: HookEvent | None,
@@ -59,7 +61,25 @@ async def record_hook_delivery(
 
     With `repo_id`, it is signed with the secret of that repository, and can name no other one.
     """
-    return await db.transact(_record, connection_id, delivery_id, event, repo_id)
+    await health.record_hook(tx, connection_id)
+    now = await tx.clock_ms()
+    if event is None or not await _is_connected(tx, connection_id, event, repo_id, now):
+        return "unconnected"
+    is_new = await tx.execute(
+        "INSERT INTO forge_hints (id, connection_id, delivery_id, kind, external_id, number,"
+        " received_at, due_at) VALUES (:id, :connection_id, :delivery_id, :kind, :external_id,"
+        " :number, :now, :now) ON CONFLICT (connection_id, delivery_id) DO NOTHING",
+        id=new_id("hnt"),
+        connection_id=connection_id,
+        delivery_id=delivery_id,
+        kind=event.kind,
+        external_id=event.external_id,
+        number=event.number,
+        now=now,
+    )
+    if is_new:
+        tx.announce(TOPIC)
+    return "new" if is_new else "known"
 
 
 async def process_hook_events(db: Database) -> int:
@@ -96,35 +116,10 @@ async def prune_hook_events(db: Database, now: int) -> int:
             f" ORDER BY h.received_at LIMIT {_PRUNE_BATCH}",
             most=MAX_STORED,
         )
-    return await db.transact(_delete, [row["id"] for row in rows]) if rows else 0
-
-
-async def _record(
-    tx: Transaction,
-    connection_id: str,
-    delivery_id: str,
-    event: HookEvent | None,
-    repo_id: str | None,
-) -> DeliveryStatus:
-    await health.record_hook(tx, connection_id)
-    now = await tx.clock_ms()
-    if event is None or not await _is_connected(tx, connection_id, event, repo_id, now):
-        return "unconnected"
-    is_new = await tx.execute(
-        "INSERT INTO forge_hints (id, connection_id, delivery_id, kind, external_id, number,"
-        " received_at, due_at) VALUES (:id, :connection_id, :delivery_id, :kind, :external_id,"
-        " :number, :now, :now) ON CONFLICT (connection_id, delivery_id) DO NOTHING",
-        id=new_id("hnt"),
-        connection_id=connection_id,
-        delivery_id=delivery_id,
-        kind=event.kind,
-        external_id=event.external_id,
-        number=event.number,
-        now=now,
-    )
-    if is_new:
-        tx.announce(TOPIC)
-    return "new" if is_new else "known"
+    if not rows:
+        return 0
+    delete = "DELETE FROM forge_hints WHERE id IN (SELECT value FROM each(:ids))"
+    return await db.transact(execute, delete, ids=[row["id"] for row in rows])
 
 
 async def _is_connected(
@@ -224,10 +219,4 @@ async def _postpone(tx: Transaction, due: DueHookEvent, reason: str) -> None:
         due_at=None if attempts >= MAX_ATTEMPTS else now + backoff,
         reason=reason,
         tries=attempts,
-    )
-
-
-async def _delete(tx: Transaction, ids: list[str]) -> int:
-    return await tx.execute(
-        "DELETE FROM forge_hints WHERE id IN (SELECT value FROM each(:ids))", ids=ids
     )

@@ -1,15 +1,18 @@
 """The sync state of repositories, as pages show it: connection, last sync, errors."""
 
+from typing import Any
+
 import msgspec
 
+from agentjobs.connections.rows import count_repositories
 from agentjobs.repos.hook_rows import HookRow, hook_of_repo, hooks_of_connection
 from agentjobs.store.database import Database, Row
 
 MAX_LISTED = 100
 
 _FIELDS = (
-    "r.id, r.full_name, r.platform, r.head_commit, r.index_status, r.sync_due_at,"
-    " r.sync_failures, r.sync_error, r.synced_at"
+    "r.id, r.full_name, r.platform, r.head_commit, r.index_status, r.sync_due_at AS due_at,"
+    " r.sync_failures AS failures, r.sync_error AS error, r.synced_at"
 )
 
 
@@ -66,12 +69,7 @@ async def repos_of_connection(
     repos = [_state_from(row, hooks.get(row["id"])) for row in rows]
     if len(repos) < limit:
         return ConnectedRepos(repos, len(repos))
-    count = await db.fetch_one(
-        "SELECT COUNT(*) AS number FROM repos"
-        " WHERE connection_id = :connection_id AND disconnected_at IS NULL",
-        connection_id=connection_id,
-    )
-    return ConnectedRepos(repos, len(repos) if count is None else count["number"])
+    return ConnectedRepos(repos, await count_repositories(db, connection_id))
 
 
 async def count_by_connection(db: Database, organization_id: str) -> dict[str, int]:
@@ -85,19 +83,10 @@ async def count_by_connection(db: Database, organization_id: str) -> dict[str, i
 
 
 def _state_from(row: Row, hook: HookRow | None) -> RepoSyncState:
-    return RepoSyncState(
-        id=row["id"],
-        full_name=row["full_name"],
-        platform=row["platform"],
-        url=f"{row['platform_url']}/{row['full_name']}",
-        is_new=not row["head_commit"],
-        index_status=row["index_status"],
-        due_at=row["sync_due_at"],
-        failures=row["sync_failures"],
-        error=row["sync_error"],
-        synced_at=row["synced_at"],
-        connection_id=row["connection_id"],
-        connection=row["connection"],
-        connection_error=row["connection_error"],
-        hook=hook,
-    )
+    own: dict[str, Any] = {
+        "url": f"{row['platform_url']}/{row['full_name']}",
+        "is_new": not row["head_commit"],
+        "hook": hook,
+    }
+    fields = {name: row[name] for name in RepoSyncState.__struct_fields__ if name not in own}
+    return RepoSyncState(**fields, **own)

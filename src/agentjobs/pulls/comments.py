@@ -15,6 +15,7 @@ from agentjobs.organizations import audit
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import Pull, check_local, get_pull
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import execute
 
 MAX_COMMENTS = 1_000
 MAX_BODY_CHARACTERS = 65_536
@@ -101,7 +102,15 @@ async def resolve_comment(db: Database, pull: Pull, comment_id: str, *, resolved
 
 async def record_job(db: Database, pull: Pull, comment_ids: Sequence[str], job_id: str) -> None:
     """The follow-up that comments started."""
-    await db.transact(_record_job, pull, comment_ids, job_id)
+    await db.transact(
+        execute,
+        "UPDATE pull_comments SET job_id = :job_id WHERE repo_id = :repo_id AND number = :number"
+        " AND id IN (SELECT value FROM each(:ids))",
+        job_id=job_id,
+        repo_id=pull.repo_id,
+        number=pull.number,
+        ids=list(comment_ids),
+    )
 
 
 def _comment(row: dict[str, object]) -> Comment:
@@ -110,7 +119,7 @@ def _comment(row: dict[str, object]) -> Comment:
     return msgspec.convert(values, Comment)
 
 
-async def count_comments(db: Database, pull: Pull) -> int:
+async def count_comments(db: Database | Transaction, pull: Pull) -> int:
     row = await db.fetch_one(
         "SELECT COUNT(*) AS count FROM pull_comments WHERE repo_id = :repo_id AND number = :number",
         repo_id=pull.repo_id,
@@ -147,13 +156,7 @@ async def _insert(tx: Transaction, pull: Pull, comment: Comment, entry: audit.En
         repo_id=pull.repo_id,
         number=pull.number,
     )
-    row = await tx.fetch_one(
-        "SELECT COUNT(*) AS count FROM pull_comments WHERE repo_id = :repo_id AND number = :number",
-        repo_id=pull.repo_id,
-        number=pull.number,
-    )
-    assert row is not None
-    if row["count"] >= MAX_COMMENTS:
+    if await count_comments(tx, pull) >= MAX_COMMENTS:
         raise Problem(
             "too_many_comments",
             f"Pull request {pull.number} has reached the limit of {MAX_COMMENTS} comments.",
@@ -202,14 +205,3 @@ async def _resolve(
         who=entry.actor.name if resolved else None,
     )
     await audit.write(tx, pull.organization_id, entry)
-
-
-async def _record_job(tx: Transaction, pull: Pull, comment_ids: Sequence[str], job_id: str) -> None:
-    await tx.execute(
-        "UPDATE pull_comments SET job_id = :job_id WHERE repo_id = :repo_id AND number = :number"
-        " AND id IN (SELECT value FROM each(:ids))",
-        job_id=job_id,
-        repo_id=pull.repo_id,
-        number=pull.number,
-        ids=list(comment_ids),
-    )

@@ -18,7 +18,7 @@ _FROM = (
     " WHERE o.name = :organization AND r.disconnected_at IS NULL"
 )
 _SELECT = (
-    "SELECT p.*, r.full_name, r.default_branch, r.organization_id, o.name AS organization,"
+    "SELECT p.*, r.full_name AS repo, r.default_branch, r.organization_id, o.name AS organization,"
     # Not a follow-up.
     " (SELECT MIN(j.id) FROM jobs j WHERE j.repo_id = p.repo_id AND j.pr_number = p.number)"
     f" AS job_id {_FROM}"
@@ -272,26 +272,5 @@ async def _check_connected(db: Database, organization: str, full_name: str) -> N
 
 
 def _pull(row: Row) -> Pull:
-    return Pull(
-        organization=row["organization"],
-        organization_id=row["organization_id"],
-        repo_id=row["repo_id"],
-        repo=row["full_name"],
-        default_branch=row["default_branch"],
-        number=row["number"],
-        title=row["title"],
-        body=row["body"],
-        state=row["state"],
-        draft=bool(row["draft"]),
-        head_branch=row["head_branch"],
-        base_branch=row["base_branch"],
-        head_commit=row["head_commit"],
-        base_commit=row["base_commit"],
-        merge_commit=row["merge_commit"],
-        created_at=row["created_at"],
-        merged_at=row["merged_at"],
-        closed_at=row["closed_at"],
-        ended_by=row["ended_by"],
-        url=row["url"],
-        job_id=row["job_id"],
-    )
+    fields = {name: row[name] for name in Pull.__struct_fields__}
+    return Pull(**fields | {"draft": bool(row["draft"])})

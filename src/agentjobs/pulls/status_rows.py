@@ -10,6 +10,7 @@ import msgspec
 from agentjobs.clock import SECOND_MS
 from agentjobs.forges.protocol import StatusState
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.in_transaction import in_transaction
 
 TOPIC = "statuses"
 # Longer than a request with its retries.
@@ -97,12 +98,40 @@ async def has_due_status(db: Database) -> bool:
     return row is not None
 
 
-async def claim_due_status(db: Database, left_out: Collection[str] = ()) -> DueStatus | None:
+@in_transaction
+async def claim_due_status(tx: Transaction, left_out: Collection[str] = ()) -> DueStatus | None:
     """The one that has been due longest, of a connection whose platform is not resting.
 
     Those of the organizations `left_out` are not claimed.
     """
-    return await db.transact(_claim, list(left_out))
+    now = await tx.clock_ms()
+    row = await tx.fetch_one(
+        "SELECT s.repo_id, s.number, s.failures, s.written_job_id,"
+        " s.head_commit AS written_commit, s.state AS written_state, s.job_id,"
+        " j.status AS job_status, j.agent AS job_agent, j.error_code AS job_error_code,"
+        " j.head_commit AS job_commit, p.state AS pull_state, p.head_commit AS pull_commit,"
+        " p.head_branch AS branch, o.name AS organization, r.full_name, r.external_id,"
+        " r.organization_id, r.connection_id FROM pull_statuses s"
+        " JOIN pulls p ON p.repo_id = s.repo_id AND p.number = s.number"
+        " JOIN repos r ON r.id = s.repo_id JOIN organizations o ON o.id = r.organization_id"
+        " JOIN forge_connections c ON c.id = r.connection_id"
+        " LEFT JOIN jobs j ON j.id = s.job_id"
+        " WHERE s.due_at <= :now AND r.disconnected_at IS NULL AND c.removed_at IS NULL"
+        " AND (c.resting_until IS NULL OR c.resting_until <= :now)"
+        " AND r.organization_id NOT IN (SELECT value FROM each(:left_out))"
+        " ORDER BY s.due_at LIMIT 1 /*postgresql FOR UPDATE OF s SKIP LOCKED */",
+        now=now,
+        left_out=list(left_out),
+    )
+    if row is None:
+        return None
+    await tx.execute(
+        "UPDATE pull_statuses SET due_at = :until WHERE repo_id = :repo_id AND number = :number",
+        repo_id=row["repo_id"],
+        number=row["number"],
+        until=now + LEASE_MS,
+    )
+    return _due(row, now + LEASE_MS)
 
 
 async def finish(
@@ -169,37 +198,6 @@ async def latest_error(db: Database, connection_id: str) -> str | None:
         connection_id=connection_id,
     )
     return None if row is None else row["error"]
-
-
-async def _claim(tx: Transaction, left_out: list[str]) -> DueStatus | None:
-    now = await tx.clock_ms()
-    row = await tx.fetch_one(
-        "SELECT s.repo_id, s.number, s.failures, s.written_job_id,"
-        " s.head_commit AS written_commit, s.state AS written_state, s.job_id,"
-        " j.status AS job_status, j.agent AS job_agent, j.error_code AS job_error_code,"
-        " j.head_commit AS job_commit, p.state AS pull_state, p.head_commit AS pull_commit,"
-        " p.head_branch AS branch, o.name AS organization, r.full_name, r.external_id,"
-        " r.organization_id, r.connection_id FROM pull_statuses s"
-        " JOIN pulls p ON p.repo_id = s.repo_id AND p.number = s.number"
-        " JOIN repos r ON r.id = s.repo_id JOIN organizations o ON o.id = r.organization_id"
-        " JOIN forge_connections c ON c.id = r.connection_id"
-        " LEFT JOIN jobs j ON j.id = s.job_id"
-        " WHERE s.due_at <= :now AND r.disconnected_at IS NULL AND c.removed_at IS NULL"
-        " AND (c.resting_until IS NULL OR c.resting_until <= :now)"
-        " AND r.organization_id NOT IN (SELECT value FROM each(:left_out))"
-        " ORDER BY s.due_at LIMIT 1 /*postgresql FOR UPDATE OF s SKIP LOCKED */",
-        now=now,
-        left_out=left_out,
-    )
-    if row is None:
-        return None
-    await tx.execute(
-        "UPDATE pull_statuses SET due_at = :until WHERE repo_id = :repo_id AND number = :number",
-        repo_id=row["repo_id"],
-        number=row["number"],
-        until=now + LEASE_MS,
-    )
-    return _due(row, now + LEASE_MS)
 
 
 def _due(row: Row, lease_until: int) -> DueStatus:

@@ -9,6 +9,7 @@ from agentjobs.clock import DAY_MS
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import Pull
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import execute_many
 
 RETENTION_MS = 180 * DAY_MS
 _BATCH = 500
@@ -48,7 +49,8 @@ async def prune_views(db: Database, now: int) -> int:
         oldest=oldest,
     )
     if rows:
-        await db.transact(_prune, [{**row, "oldest": oldest} for row in rows])
+        statement = f"DELETE FROM pull_views {_MARK} AND viewed_at <= :oldest"
+        await db.transact(execute_many, statement, [{**row, "oldest": oldest} for row in rows])
     return len(rows)
 
 
@@ -73,7 +75,3 @@ async def _mark(
         blob_id=blob_id,
         now=await tx.clock_ms(),
     )
-
-
-async def _prune(tx: Transaction, marks: list[dict[str, object]]) -> None:
-    await tx.execute_many(f"DELETE FROM pull_views {_MARK} AND viewed_at <= :oldest", marks)

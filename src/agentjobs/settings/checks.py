@@ -59,6 +59,7 @@ BOUNDS = {
     "limit_git_memory_mib": (64, _MAX_MIB),
     "limit_git_cpu_seconds": (1, 2**31),
     "git_concurrency": (1, 10_000),
+    "limit_organization_disk_mib": (1, _MAX_MIB),
     "disk_floor_mib": (0, _MAX_MIB),
     "webhook_timeout_seconds": (0.1, 300),
     "webhook_connect_seconds": (0.1, 300),

@@ -13,6 +13,7 @@ OWN_SETTINGS = frozenset(
         *("auto_migrate", "host", "port", "log_level", "trusted_proxies"),
         *("metrics_bind", "metrics_token", "slots", "sandbox"),
         *("sandbox_uid_base", "cache_max_bytes", "disk_floor_mib", "git_concurrency"),
+        "limit_organization_disk_mib",
         *(
             "environment_cache_max_mib",
             "index_memory_mib",

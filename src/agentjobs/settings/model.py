@@ -76,6 +76,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     limit_git_memory_mib: int = 1_024
     limit_git_cpu_seconds: int = 900
     git_concurrency: int = 4
+    limit_organization_disk_mib: int = 20_480
     disk_floor_mib: int = 1_024
 
     send_webhooks: bool = True

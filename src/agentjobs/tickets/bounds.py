@@ -2,12 +2,7 @@
 
 from collections.abc import Iterable
 
-from agentjobs.safe_text import (
-    ellipsize,
-    single_line,
-    strip_control_characters,
-    truncate_bytes,
-)
+from agentjobs.safe_text import ellipsize, single_line, strip_control_characters, truncate_bytes
 from agentjobs.tickets.protocol import Ticket
 
 MAX_TEXT_BYTES = 48 * 1024

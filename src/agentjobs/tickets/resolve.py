@@ -21,7 +21,8 @@ from agentjobs.tickets.protocol import (
     Tracker,
     TrackerUnavailable,
 )
-from agentjobs.tickets.trackers import ConfiguredTracker, open_tracker, record_check, trackers_of
+from agentjobs.tickets.rows import ConfiguredTracker
+from agentjobs.tickets.trackers import open_tracker, record_check, trackers_of
 
 _FORMATS = {"issues": "#12 or owner/name#12", "jira": "ABC-123"}
 _MAX_ID_CHARACTERS = 100

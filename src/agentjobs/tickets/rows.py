@@ -1,6 +1,6 @@
 """Rows of `trackers`, and changes of them with their audit entries."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -51,37 +51,30 @@ async def insert(
 async def replace_token(
     tx: Transaction, tracker: ConfiguredTracker, sealed: Sealed, entry: audit.Entry
 ) -> None:
-    changed = await tx.execute(
-        "UPDATE trackers SET sealed = :sealed, key_id = :key_id, error = NULL, checked_at = NULL"
-        " WHERE id = :id AND removed_at IS NULL",
-        id=tracker.id,
-        sealed=sealed.data,
-        key_id=sealed.key_id,
-    )
-    if changed:
-        await audit.write(tx, tracker.organization_id, entry)
+    assignments = "sealed = :sealed, key_id = :key_id, error = NULL, checked_at = NULL"
+    await _update(tx, tracker, entry, assignments, sealed=sealed.data, key_id=sealed.key_id)
 
 
 async def set_link_back(
     tx: Transaction, tracker: ConfiguredTracker, link_back: bool, entry: audit.Entry
 ) -> None:
-    changed = await tx.execute(
-        "UPDATE trackers SET link_back = :link_back WHERE id = :id AND removed_at IS NULL",
-        id=tracker.id,
-        link_back=link_back,
-    )
-    if changed:
-        await audit.write(tx, tracker.organization_id, entry)
+    await _update(tx, tracker, entry, "link_back = :link_back", link_back=link_back)
 
 
 async def remove(tx: Transaction, tracker: ConfiguredTracker, entry: audit.Entry) -> None:
-    removed = await tx.execute(
-        "UPDATE trackers SET removed_at = :now, sealed = NULL, key_id = NULL"
-        " WHERE id = :id AND removed_at IS NULL",
+    assignments = "removed_at = :now, sealed = NULL, key_id = NULL"
+    await _update(tx, tracker, entry, assignments, now=now_ms())
+
+
+async def _update(
+    tx: Transaction, tracker: ConfiguredTracker, entry: audit.Entry, assignments: str, **values: Any
+) -> None:
+    changed = await tx.execute(
+        f"UPDATE trackers SET {assignments} WHERE id = :id AND removed_at IS NULL",
         id=tracker.id,
-        now=now_ms(),
+        **values,
     )
-    if removed:
+    if changed:
         await audit.write(tx, tracker.organization_id, entry)
 
 
@@ -96,15 +89,5 @@ async def record_check(tx: Transaction, tracker_id: str, error: str | None) -> N
 
 
 def tracker_from_row(row: Row) -> ConfiguredTracker:
-    return ConfiguredTracker(
-        id=row["id"],
-        organization_id=row["organization_id"],
-        kind=row["kind"],
-        name=row["name"],
-        url=row["url"],
-        account=row["account"],
-        link_back=bool(row["link_back"]),
-        error=row["error"],
-        checked_at=row["checked_at"],
-        created_at=row["created_at"],
-    )
+    fields = {name: row[name] for name in ConfiguredTracker.__struct_fields__}
+    return ConfiguredTracker(**fields | {"link_back": bool(row["link_back"])})

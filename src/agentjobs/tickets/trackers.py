@@ -11,6 +11,7 @@ from agentjobs.clock import now_ms
 from agentjobs.connections.validate import validate_credential
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
+from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
@@ -19,23 +20,6 @@ from agentjobs.tickets import rows as tracker_rows
 from agentjobs.tickets.bounds import one_line
 from agentjobs.tickets.rows import ConfiguredTracker, Flavour, TrackerKind, tracker_from_row
 from agentjobs.tickets.validate import validate_account, validate_name, validate_site
-
-__all__ = [
-    "ConfiguredTracker",
-    "Flavour",
-    "NewTracker",
-    "add_tracker",
-    "check_token",
-    "draft_from",
-    "find_tracker",
-    "list_trackers",
-    "open_tracker",
-    "record_check",
-    "remove_tracker",
-    "replace_token",
-    "set_link_back",
-    "trackers_of",
-]
 
 _MAX_ERROR_CHARACTERS = 500
 
@@ -203,3 +187,6 @@ def _name_taken(tracker: ConfiguredTracker) -> Problem:
 
 def seal_context(organization_id: str, tracker_id: str) -> tuple[str, ...]:
     return ("tracker", organization_id, tracker_id)
+
+
+SEALED_TOKENS = sealed_column("trackers", "trackers", seal_context, "The token of the tracker {id}")

@@ -10,7 +10,8 @@ from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from agentjobs.tickets import trackers
 from agentjobs.tickets.resolve import jira_tracker
-from agentjobs.tickets.trackers import ConfiguredTracker, NewTracker
+from agentjobs.tickets.rows import ConfiguredTracker
+from agentjobs.tickets.trackers import NewTracker
 
 
 async def verify_and_add(

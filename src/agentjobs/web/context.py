@@ -16,6 +16,7 @@ from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.repos.imports.imports import Imports
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
@@ -64,6 +65,7 @@ class WebContext:
     repositories: RepositoriesDirectory = field(init=False)
     # The repositories may lie on a volume of their own.
     repositories_space: FreeSpace = field(init=False)
+    repository_quota: RepositoryQuota = field(init=False)
 
     def __post_init__(self) -> None:
         # Copied here because every request reads them.
@@ -87,7 +89,10 @@ class WebContext:
         self.repositories_space = FreeSpace(
             self.settings.repositories_path, self.settings.disk_floor_mib
         )
-        self.imports = Imports(self.db, self.settings, self.repositories, self.certificates)
+        self.repository_quota = RepositoryQuota(self.db, self.settings)
+        self.imports = Imports(
+            self.db, self.settings, self.repositories, self.repository_quota, self.certificates
+        )
 
     async def close(self) -> None:
         await self.imports.close()

@@ -227,17 +227,10 @@ async def _fail_waiting_if_closed(tx: Transaction, endpoint_id: str) -> int:
 
 def _endpoint(row: Row, organization: str) -> Endpoint:
     promote_at = row["promote_at"]
-    return Endpoint(
-        id=row["id"],
-        organization=organization,
-        url=row["url"],
-        description=row["description"],
-        events=decode_filter(row["events"]),
-        created_at=row["created_at"],
-        disabled_at=row["disabled_at"],
-        disabled_reason=row["disabled_reason"],
-        last_success_at=row["last_success_at"],
-        last_failure_at=row["last_failure_at"],
-        failing_since=row["failing_since"],
-        promote_at=promote_at if promote_at is not None and promote_at > now_ms() else None,
-    )
+    own: dict[str, Any] = {
+        "organization": organization,
+        "events": decode_filter(row["events"]),
+        "promote_at": promote_at if promote_at is not None and promote_at > now_ms() else None,
+    }
+    fields = {name: row[name] for name in Endpoint.__struct_fields__ if name not in own}
+    return Endpoint(**fields, **own)

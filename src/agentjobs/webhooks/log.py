@@ -224,14 +224,10 @@ def _to_summary(row: Row) -> AttemptSummary:
 
 
 def _to_attempt(row: Row) -> Attempt:
-    return Attempt(
-        at=row["at"],
-        duration_ms=row["duration_ms"],
-        request_headers=_decode_headers(row["request_headers"]),
-        address=row["address"],
-        status_code=row["status_code"],
-        response_headers=_decode_headers(row["response_headers"]),
-        response_body=bytes(row["response_body"]),
-        error_class=row["error_class"],
-        error=row["error"],
-    )
+    own: dict[str, Any] = {
+        "request_headers": _decode_headers(row["request_headers"]),
+        "response_headers": _decode_headers(row["response_headers"]),
+        "response_body": bytes(row["response_body"]),
+    }
+    fields = {name: row[name] for name in Attempt.__struct_fields__ if name not in own}
+    return Attempt(**fields, **own)

@@ -6,7 +6,7 @@ the same endpoint. Retries neither wait for other deliveries nor hold them back.
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -304,21 +304,11 @@ async def _load(tx: Transaction, ids: Sequence[str]) -> list[Row]:
 
 
 def _to_claimed(row: Row) -> ClaimedDelivery:
-    return ClaimedDelivery(
-        id=row["id"],
-        fence=row["fence"],
-        organization_id=row["organization_id"],
-        endpoint_id=row["endpoint_id"],
-        url=row["url"],
-        secrets=sealed_secrets(row),
-        event_id=row["event_id"],
-        event=row["event"],
-        job_id=row["job_id"],
-        sequence=row["sequence"],
-        body=bytes(row["body"]),
-        attempts=row["attempts"],
-        failures=row["failures"],
-        is_known_healthy=row["failing_since"] is None
-        and (row["last_success_at"] or 0) > now_ms() - HEALTH_INTERVAL_MS,
-        traceparent=row["traceparent"],
-    )
+    has_recent_success = (row["last_success_at"] or 0) > now_ms() - HEALTH_INTERVAL_MS
+    own: dict[str, Any] = {
+        "secrets": sealed_secrets(row),
+        "body": bytes(row["body"]),
+        "is_known_healthy": row["failing_since"] is None and has_recent_success,
+    }
+    fields = {name: row[name] for name in ClaimedDelivery.__struct_fields__ if name not in own}
+    return ClaimedDelivery(**fields, **own)

@@ -13,6 +13,7 @@ import msgspec
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.insert_statement import insert_statement
 from agentjobs.webhooks.endpoints import disable
 from agentjobs.webhooks.events import TOPIC, activity_topic
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, DisabledReason
@@ -24,11 +25,8 @@ _log = logging.getLogger(__name__)
 _CLOCK_TOLERANCE_MS = SECOND_MS
 
 # After an uncertain commit the same batch is written again, so each statement is idempotent.
-_LOG_COLUMNS = (
-    "delivery_id, id, at, duration_ms, status_code, error_class, error, address, request_headers,"
-    " response_headers, response_body"
-)
-_LOG = BatchStatement(
+_LOG = insert_statement(
+    "delivery_attempts",
     {
         "delivery_id": "TEXT",
         "id": "TEXT",
@@ -42,11 +40,6 @@ _LOG = BatchStatement(
         "response_headers": "TEXT",
         "response_body": "BYTEA",
     },
-    one=f"INSERT INTO delivery_attempts ({_LOG_COLUMNS}) VALUES (:delivery_id, :id, :at,"
-    " :duration_ms, :status_code, :error_class, :error, :address, :request_headers,"
-    " :response_headers, :response_body) ON CONFLICT DO NOTHING",
-    many=f"INSERT INTO delivery_attempts ({_LOG_COLUMNS}) SELECT {_LOG_COLUMNS} FROM {{rows}}"
-    " ON CONFLICT DO NOTHING",
 )
 _SETTLE = BatchStatement(
     {

@@ -8,6 +8,7 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
+from agentjobs.organizations.memberships import lock_organization
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.outbound.guard.addresses import AllowList
@@ -134,10 +135,7 @@ async def _insert(
     tx: Transaction, organization_id: str, endpoint: Endpoint, sealed: Sealed, entry: audit.Entry
 ) -> list[str]:
     """Returns the identifiers of endpoints with the same URL."""
-    await tx.fetch_one(
-        "SELECT id FROM organizations WHERE id = :id /*postgresql FOR NO KEY UPDATE */",
-        id=organization_id,
-    )
+    await lock_organization(tx, organization_id)
     rows = await tx.fetch_all(
         "SELECT id, url FROM webhook_endpoints WHERE organization_id = :organization_id"
         " AND removed_at IS NULL ORDER BY id",

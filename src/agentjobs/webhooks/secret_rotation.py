@@ -5,18 +5,12 @@ Also finds and replaces sealed secrets when the encryption key is rotated.
 
 from agentjobs.clock import HOUR_MS, now_ms
 from agentjobs.organizations import audit
-from agentjobs.organizations.key_rotation import SealedValue, SealedValues
+from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.endpoints import (
-    Endpoint,
-    audit_entry,
-    find_endpoint,
-    org_flag,
-    update_row,
-)
+from agentjobs.webhooks.endpoints import Endpoint, audit_entry, find_endpoint, org_flag, update_row
 from agentjobs.webhooks.signing import (
     SecretOpener,
     new_secret,
@@ -64,48 +58,13 @@ async def check_endpoint_secrets(db: Database, keys: SealingKeys) -> int:
     return len(rows)
 
 
-async def _find_sealed(db: Database, key_id: str, limit: int, offset: int) -> list[SealedValue]:
-    rows = await db.fetch_all(
-        "SELECT id, organization_id, sealed, 'sealed' AS name FROM webhook_endpoints"
-        " WHERE key_id <> :key_id"
-        " UNION ALL SELECT id, organization_id, pending_sealed, 'pending_sealed'"
-        " FROM webhook_endpoints WHERE pending_key_id <> :key_id"
-        " ORDER BY id, name LIMIT :limit OFFSET :offset",
-        key_id=key_id,
-        limit=limit,
-        offset=offset,
+# The pending ones first: a pending secret may become the main one meanwhile.
+SEALED_ENDPOINT_SECRETS = tuple(
+    sealed_column(
+        "webhooks", "webhook_endpoints", sealing_context, "The secret of {id}", prefix=prefix
     )
-    return [
-        SealedValue(
-            f"The secret of {row['id']}",
-            bytes(row["sealed"]),
-            sealing_context(row["organization_id"], row["id"]),
-            (row["id"],),
-            row["name"],
-        )
-        for row in rows
-    ]
-
-
-async def _replace_sealed(tx: Transaction, value: SealedValue, sealed: Sealed) -> None:
-    """A pending secret may become the main one meanwhile; it is found again then."""
-    statement = (
-        "UPDATE webhook_endpoints SET pending_sealed = :sealed, pending_key_id = :key_id"
-        " WHERE id = :id AND pending_sealed = :before"
-        if value.column == "pending_sealed"
-        else "UPDATE webhook_endpoints SET sealed = :sealed, key_id = :key_id"
-        " WHERE id = :id AND sealed = :before"
-    )
-    await tx.execute(
-        statement,
-        id=value.row[0],
-        sealed=sealed.data,
-        key_id=sealed.key_id,
-        before=value.sealed,
-    )
-
-
-SEALED_ENDPOINT_SECRETS = SealedValues("webhooks", _find_sealed, _replace_sealed)
+    for prefix in ("pending_", "")
+)
 
 
 def _no_pending_secret(endpoint: Endpoint) -> Problem:

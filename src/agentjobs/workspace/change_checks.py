@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 
 from agentjobs.git.blobs import blob_pieces, blob_sizes
-from agentjobs.git.trees import REGULAR, Change
+from agentjobs.git.trees import REGULAR, Change, TooManyChanges, changes_between
 from agentjobs.workspace.errors import UnsafeChange
 from agentjobs.workspace.git_file_checks import refuse_unsafe_git_files
 from agentjobs.workspace.patterns import Pattern
@@ -53,6 +54,16 @@ async def check_changes(
     _refuse("a file tracked by Git LFS", await _lfs_paths(stage, scan, changes))
     await refuse_unsafe_git_files(stage, changes)
     _refuse_protected(paths, protection)
+
+
+async def check_commit(mirror: Path, base: str, commit: str, protection: Protection) -> None:
+    """Repeat the checks of paths for a commit that was stored between its checks and its push."""
+    try:
+        changes = await changes_between(mirror, base, commit)
+    except TooManyChanges as error:
+        raise UnsafeChange("unsafe_change", f"The change touches {error}.") from None
+    _refuse("a new submodule", new_gitlinks(changes))
+    _refuse_protected([change.path for change in changes], protection)
 
 
 def _refuse(reason: str, paths: Sequence[bytes]) -> None:

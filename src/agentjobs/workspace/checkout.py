@@ -19,6 +19,7 @@ from agentjobs.workspace.checkout_limits import (
     CheckoutLimits,
     check_checkout_size,
 )
+from agentjobs.workspace.checkout_quota import CheckoutQuota
 from agentjobs.workspace.copying import (
     IN_PROCESS_ENTRIES,
     chown_tree,
@@ -76,6 +77,7 @@ class Workspaces:
         # organization gets alone, keeps those of others from waiting.
         cores = os.cpu_count() or 1
         self._slots = FairSlots(cores + 1, per_organization=cores)
+        self._quota = CheckoutQuota(limits.organization_bytes)
 
     @asynccontextmanager
     async def checkout(
@@ -93,7 +95,7 @@ class Workspaces:
         A small tree is moved into the directory `into`, which comes from `create_directory` and
         which the caller removes. A large one is repaired for the next job, unless it is not
         `is_reusable`. The mirror is kept until the exit. Organizations share the places for
-        checkouts. Raises RepoUnavailable.
+        checkouts; one that has its quota waits for its other checkouts. Raises RepoUnavailable.
         """
         try:
             with self._mirrors.in_use(repo_id):
@@ -116,16 +118,19 @@ class Workspaces:
         *,
         is_reusable: bool,
     ) -> AsyncIterator[Checkout]:
-        copy = await self._spares.take(repo_id, commit)
-        directory = copy.directory if copy is not None else self._new_directory()
-        checkout: Checkout | None = None
-        try:
-            if copy is None:
-                copy = await self._fill(directory, organization_id, repo_id, commit)
-            checkout = await self._hand_over(copy, owner_uid, into)
-            yield checkout
-        finally:
-            await self._reclaim(directory, copy, checkout if is_reusable else None)
+        max_bytes = await self._measure(repo_id, commit)
+        async with self._quota.hold(organization_id, max_bytes) as resize:
+            copy = await self._spares.take(repo_id, commit)
+            directory = copy.directory if copy is not None else self._new_directory()
+            checkout: Checkout | None = None
+            try:
+                if copy is None:
+                    copy = await self._fill(directory, organization_id, repo_id, commit)
+                resize(copy.size_bytes)
+                checkout = await self._hand_over(copy, owner_uid, into)
+                yield checkout
+            finally:
+                await self._reclaim(directory, copy, checkout if is_reusable else None)
 
     def create_directory(self) -> Path:
         """A directory with an empty tree that a later checkout can move into.
@@ -194,6 +199,17 @@ class Workspaces:
             return self._session.new_directory()
         except OSError as error:
             raise _unwritable(error) from error
+
+    async def _measure(self, repo_id: str, commit: str) -> int:
+        """What a checkout may take, before it holds a slot that other organizations need."""
+        with self._templates.borrow(repo_id, commit) as template:
+            if template is not None:
+                return (await run_in_thread(read_size, template)).size_bytes
+        mirror = self._mirrors.path(repo_id)
+        try:
+            return (await check_checkout_size(mirror, commit, self._limits)).max_bytes
+        except GitError as error:
+            raise _unreadable(mirror, error) from None
 
     async def _fill(self, directory: Path, organization_id: str, repo_id: str, commit: str) -> Copy:
         async with self._slots.hold(organization_id):
@@ -279,10 +295,7 @@ class Workspaces:
                 return Copy(directory, repo_id, commit, size.entries, size.size_bytes)
             await run_in_thread(self._templates.add, repo_id, commit, scratch)
         except GitError as error:
-            if not (error.is_lack_of_space or error.is_at_limit):
-                # A mirror that cannot provide a commit it lists is damaged.
-                mark_damaged(mirror)
-            raise RepoUnavailable(f"the commit cannot be checked out: {error.reason}") from None
+            raise _unreadable(mirror, error) from None
         finally:
             await run_in_thread(remove, scratch)
         return None
@@ -316,6 +329,13 @@ def _next_change_time(path: Path) -> int:
         if (changed_at := path.stat().st_ctime_ns) > earlier:
             return changed_at
         time.sleep(_TICK_SECONDS / 8)
+
+
+def _unreadable(mirror: Path, error: GitError) -> RepoUnavailable:
+    if not (error.is_lack_of_space or error.is_at_limit):
+        # A mirror that cannot provide a commit it lists is damaged.
+        mark_damaged(mirror)
+    return RepoUnavailable(f"the commit cannot be checked out: {error.reason}")
 
 
 def _unwritable(error: OSError) -> RepoUnavailable:

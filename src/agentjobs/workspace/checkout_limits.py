@@ -26,6 +26,7 @@ _BLOCK_BYTES = 4_096
 class CheckoutLimits(msgspec.Struct, frozen=True):
     size_bytes: int = 4_096 * MIB
     files: int = 500_000
+    organization_bytes: int = 20_480 * MIB
 
     @property
     def any_ratio_bytes(self) -> int:
@@ -65,6 +66,12 @@ async def check_checkout_size(
 
 
 async def _check_ratio(git_dir: Path, disk_bytes: int, limits: CheckoutLimits) -> CheckoutAllowance:
+    if disk_bytes > limits.organization_bytes:
+        raise RepoUnavailable(
+            f"the commit checks out to {disk_bytes // MIB} MiB on disk, and an organization may"
+            f" have {limits.organization_bytes // MIB} MiB on a worker; remove large files, or"
+            " raise the setting limit_organization_disk_mib"
+        )
     if disk_bytes <= min(MAX_KEPT_BYTES, limits.any_ratio_bytes):
         # Files may have another encoding in the tree.
         max_bytes = min(2 * MAX_KEPT_BYTES, limits.any_ratio_bytes)

@@ -7,6 +7,8 @@ from agentjobs.safe_text import escape_unprintable
 from agentjobs.workspace.patterns import Names, Pattern, fold_name, fold_path, parse_patterns
 from agentjobs.workspace.service_files import ServiceFile
 
+# Wherever they are, but a directory of this name may contain anything.
+PROTECTED_FILES = frozenset({"jenkinsfile", "codeowners"})
 # CI definitions run with CI's secrets, and files of the service decide what the next job may do.
 PROTECTED_PATTERNS = (
     ".github/workflows/**",
@@ -25,10 +27,13 @@ PROTECTED_PATTERNS = (
     "/azure-pipelines.yml",
     # Also what devcontainer.json names, such as scripts of setup.
     ".devcontainer/**",
-    *sorted({f"/{path}" for file in ServiceFile for path in file.value}),
+    *sorted(
+        f"/{path}"
+        for file in ServiceFile
+        for path in file.value
+        if path.rpartition("/")[2].lower() not in PROTECTED_FILES
+    ),
 )
-# Not patterns, because a directory of this name may contain anything.
-PROTECTED_FILES = frozenset({"jenkinsfile", "codeowners"})
 
 MAX_LFS_POINTER_BYTES = 1_024
 LFS_POINTER_STARTS = (

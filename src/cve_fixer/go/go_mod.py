@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cve_fixer import tree
+from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.go import checksums, toolchain
 from cve_fixer.go.requirements import add_v, read_requirements, strip_version, version_key
 from cve_fixer.model import CannotFix, Fix, Outcome
@@ -18,20 +19,14 @@ _OPENING = re.compile(r"[ \t]*([a-z]+)[ \t]*\(")
 _REPLACE = r"^[ \t]*(?:replace[ \t]+)?{module}(?:[ \t]+v\S+)?[ \t]*=>[ \t]*(?P<target>\S+)"
 
 
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    """The fixes are for one go.mod."""
-    outcome = Outcome()
-    for fix in fixes:
-        try:
-            path = tree.resolve_file(root, fix.manifest)
-            sums = path.with_name("go.sum")
-            if sums.is_symlink() or sums.exists():
-                # It must not link outside either.
-                tree.resolve_file(root, sums.relative_to(root).as_posix())
-            outcome.add(_apply(fix, path))
-        except CannotFix as error:
-            outcome.fail([fix], str(error))
-    return outcome
+@one_by_one
+def apply(fix: Fix, root: Path) -> Outcome:
+    path = tree.resolve_file(root, fix.manifest)
+    sums = path.with_name("go.sum")
+    if sums.is_symlink() or sums.exists():
+        # It must not link outside either.
+        tree.resolve_file(root, sums.relative_to(root).as_posix())
+    return _apply(fix, path)
 
 
 def _apply(fix: Fix, path: Path) -> Outcome:

@@ -5,18 +5,15 @@ import tempfile
 from pathlib import Path
 
 from cve_fixer import tree
-from cve_fixer.apply_fixes import fix_each
+from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.npm.package_json import allow_version
 from cve_fixer.npm.project import NpmProject, strip_manifests
 from cve_fixer.run_tool import has_tool
 
 
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    return fix_each(fixes, lambda fix: _fix(fix, root))
-
-
-def _fix(fix: Fix, root: Path) -> Outcome:
+@one_by_one
+def apply(fix: Fix, root: Path) -> Outcome:
     path, text = tree.open_file(root, fix.manifest)
     edited = allow_version(text, fix.package, fix.new)
     if edited == text:

@@ -10,15 +10,7 @@ from cve_fixer.npm.ranges import allows, raise_range
 # Later sections take precedence.
 SECTIONS = ("peerDependencies", "dependencies", "optionalDependencies", "devDependencies")
 # Fields that could make a package manager run code, refuse, or switch its own version.
-_OMITTED_KEYS = (
-    "scripts",
-    "packageManager",
-    "devEngines",
-    "engines",
-    "config",
-    "pnpm",
-    "gypfile",
-)
+_OMITTED_KEYS = ("scripts", "packageManager", "devEngines", "engines", "config", "pnpm", "gypfile")
 
 Rule = tuple[tuple[str, ...], str]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cve_fixer import json_text, tree
-from cve_fixer.apply_fixes import fix_each
+from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile, pyproject, requirement_text, requirements
@@ -29,11 +29,8 @@ _NOT_HASHED = ("source", "packages", "dev-packages", "requires", "scripts", "pip
 _DEFAULT_SOURCE = {"name": "pypi", "url": "https://pypi.org/simple", "verify_ssl": True}
 
 
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    return fix_each(fixes, lambda fix: _fix(fix, root))
-
-
-def _fix(fix: Fix, root: Path) -> Outcome:
+@one_by_one
+def apply(fix: Fix, root: Path) -> Outcome:
     path, text = tree.open_file(root, fix.manifest)
     lock = json_text.read_object(text, fix.manifest)
     before = as_requirements(lock)

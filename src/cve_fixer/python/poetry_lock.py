@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cve_fixer import lock_blocks, tree
-from cve_fixer.apply_fixes import fix_each
+from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.lock_blocks import Table
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
@@ -33,11 +33,8 @@ _SOURCE = re.compile(
 _FILES = re.compile(r"^(?P<name>\"[^\"\n]+\"|[\w-]+) = \[(?:\n    .*)*\n?\]$", re.MULTILINE)
 
 
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    return fix_each(fixes, lambda fix: _fix(fix, root))
-
-
-def _fix(fix: Fix, root: Path) -> Outcome:
+@one_by_one
+def apply(fix: Fix, root: Path) -> Outcome:
     lock_path, before = tree.open_file(root, fix.manifest)
     project_name = lock_path.with_name("pyproject.toml").relative_to(root).as_posix()
     project_path, project = tree.open_file(root, project_name)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from cve_fixer import tree
-from cve_fixer.apply_fixes import fix_each
+from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile, requirement_text
 from cve_fixer.python.pip_compile import Others, Setting
@@ -17,11 +17,8 @@ from cve_fixer.python.versions import is_same, normalize
 _MAX_PARTS = 10
 
 
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    return fix_each(fixes, lambda fix: _fix(fix, root))
-
-
-def _fix(fix: Fix, root: Path) -> Outcome:
+@one_by_one
+def apply(fix: Fix, root: Path) -> Outcome:
     path, text = tree.open_file(root, fix.manifest)
     edited = allow_version(text, fix.package, fix.new)
     before, after = (read_project(path, root, each) for each in (text, edited))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from cve_fixer import tree
-from cve_fixer.apply_fixes import fix_each
+from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile, pyproject, requirement_text
@@ -33,11 +33,8 @@ _UNREAD = re.compile(
 )
 
 
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    return fix_each(fixes, lambda fix: _fix(fix, root))
-
-
-def _fix(fix: Fix, root: Path) -> Outcome:
+@one_by_one
+def apply(fix: Fix, root: Path) -> Outcome:
     path, text = tree.open_file(root, fix.manifest)
     export = find_export(path, text, root)
     if export and export.options is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cve_fixer import lock_blocks, tree
-from cve_fixer.apply_fixes import fix_each
+from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.lock_blocks import Table
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
@@ -31,11 +31,8 @@ _EXTRAS = "provides-extras"
 _NO_SOLUTION = "No solution found"
 
 
-def apply(fixes: list[Fix], root: Path) -> Outcome:
-    return fix_each(fixes, lambda fix: _fix(fix, root))
-
-
-def _fix(fix: Fix, root: Path) -> Outcome:
+@one_by_one
+def apply(fix: Fix, root: Path) -> Outcome:
     lock_path, before = tree.open_file(root, fix.manifest)
     project = lock_path.parent
     edits = _constraints(project, before, fix)

@@ -13,7 +13,6 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import (
     NewConnection,
     add_connection,
-    count_repositories,
     find_connection,
     list_all_connections,
     list_connections,
@@ -24,6 +23,7 @@ from agentjobs.connections.connections import (
     replace_credential,
     rotate_hook_secret,
 )
+from agentjobs.connections.rows import count_repositories
 from agentjobs.connections.verify import check_connection, verify_and_add, verify_and_replace
 from agentjobs.forges.protocol import Account, ForgeError
 from agentjobs.identifiers import new_id

@@ -45,6 +45,7 @@ from agentjobs.settings import Settings, load
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from agentjobs.tickets.trackers import NewTracker, add_tracker, open_tracker
+from agentjobs.webhooks.endpoints import remove_endpoint
 from agentjobs.webhooks.registration import add_endpoint
 from agentjobs.webhooks.secret_rotation import check_endpoint_secrets, rotate_secret
 from agentjobs.webhooks.signing import SecretOpener, sealed_secrets
@@ -368,6 +369,16 @@ async def test_values_that_cannot_be_decrypted_are_named_and_keep_the_old_keys(
     assert repeated.is_complete
     assert repeated.key_id == result.key_id
     assert values.key_ids() == [result.key_id]
+
+
+async def test_a_removed_endpoint_has_nothing_to_encrypt_again(values: Values) -> None:
+    await remove_endpoint(values.db, "acme", values.endpoint)
+
+    result = await values.rotate()
+
+    assert result.failures == ()
+    assert result.is_complete
+    assert result.resealed["webhooks"] == 0
 
 
 async def test_a_prepared_key_is_readable_but_not_used_until_the_rotation(values: Values) -> None:

@@ -24,7 +24,7 @@ from agentjobs.organizations.organizations import (
     set_plan,
 )
 from agentjobs.organizations.plans import Plans
-from agentjobs.organizations.setup_network import load_setup_network, set_setup_network
+from agentjobs.organizations.setup_network import set_setup_network
 from agentjobs.problems import Problem
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
@@ -314,9 +314,8 @@ async def test_revoked_and_unknown_keys_cannot_be_edited(database: Database) -> 
 
 async def test_hosts_of_setup_are_limited_per_organization_and_restored(database: Database) -> None:
     owner = await create_organization(database, PLANS, "acme", "free")
-    assert await load_setup_network(database, owner.id) is None
+    assert owner.setup_network is None
     for hosts in (("pypi.test", "*.npm.test:8443"), (), None):
         await set_setup_network(database, "acme", hosts)
-        assert await load_setup_network(database, owner.id) == hosts
         assert (await find_organization(database, "acme")).setup_network == hosts
     assert await problem_of(set_setup_network(database, "x", ())) == "organization_not_found"

@@ -193,3 +193,21 @@ def children_of_git() -> list[tuple[str, str]]:
                     (directory / "environ").read_bytes().decode(errors="replace"),
                 )
     return list(processes.values())
+
+
+async def test_a_pack_on_another_host_is_not_fetched(
+    plain: OriginServer, secure: HttpsOrigin, tmp_path: Path
+) -> None:
+    """Git fetches what a response names as `packfile-uris`, although it requested none."""
+    async with silent_server() as (port, connected):
+        for origin in (plain, secure.origin):
+            origin.pack_url = f"http://127.0.0.1:{port}/internal.pack"
+        transport = GitTransport(HERE, secure.authorities)
+        for number, url in enumerate((plain.url("shop.git"), secure.url("shop.git"))):
+            git_dir = tmp_path / f"{number}.git"
+            await git("init", "--quiet", "--bare", str(git_dir))
+            async with transport.connect(url, SHOWN) as remote:
+                with pytest.raises(GitError, match="failed to get 'http' url"):
+                    async with asyncio.timeout(20):
+                        await run(remote, "fetch", remote.url, "main", cwd=git_dir)
+        assert not connected.is_set()

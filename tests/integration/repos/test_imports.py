@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import logging
+import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_en
 from agentjobs.organizations.organizations import Organization, create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
+from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.repos.imports import imports, rows
 from agentjobs.repos.imports.imports import Imports
 from agentjobs.repos.imports.progress import MinTransferRate
@@ -32,6 +34,7 @@ from tests.support.git_server import until
 from tests.support.https_git_server import HttpsOrigin, https_origin, silent_server
 from tests.support.web_server import web_server
 
+MIB = 1024**2
 TOKEN = "s3cret-token"
 ADA = Actor("user", "Ada", "usr_1", "192.0.2.1")
 
@@ -49,7 +52,8 @@ class Setup:
         settings = msgspec.structs.replace(self.settings, egress_allow=list(allowed))
         arguments = {"certificates": self.origin.authorities, **options}
         directory = RepositoriesDirectory(self.db, settings)
-        return Imports(self.db, settings, directory, **arguments)  # type: ignore[arg-type] # options vary by test
+        quota = RepositoryQuota(self.db, settings)
+        return Imports(self.db, settings, directory, quota, **arguments)  # type: ignore[arg-type] # options vary by test
 
     async def wait_until_idle(self) -> list[ImportView]:
         """Wait until no import is running, and return the remaining rows."""
@@ -235,6 +239,38 @@ async def test_a_repository_above_the_size_limit_is_refused(setup: Setup) -> Non
         setup.imports("127.0.0.0/8", max_bytes=2_000), setup.origin.url("shop.git")
     )
     assert "larger than the" in message
+
+
+async def test_an_import_may_have_what_the_organizations_quota_leaves(
+    setup: Setup, tmp_path: Path
+) -> None:
+    setup.settings = msgspec.structs.replace(setup.settings, limit_organization_disk_mib=1)
+    make_repository(tmp_path / "large", {"random.txt": os.urandom(MIB).hex()})
+    git_output("clone", "-q", "--bare", "large", "served/large.git", cwd=tmp_path)
+    message = await setup.failure(setup.imports("127.0.0.0/8"), setup.origin.url("large.git"))
+    assert "which the organization's disk quota (limit_organization_disk_mib) may lower" in message
+
+
+async def test_above_the_organizations_quota_nothing_is_imported(setup: Setup) -> None:
+    setup.settings = msgspec.structs.replace(setup.settings, limit_organization_disk_mib=1)
+    importing = setup.imports("127.0.0.0/8")
+    await importing.start(setup.acme, setup.origin.url("shop.git"))
+    assert await setup.wait_until_idle() == []
+    await importing.close()
+    repo = await find_repo(setup.db, setup.acme.id, "acme/shop")
+    git_dir = repositories.present_path(setup.settings.repositories_path, repo.id)
+    (git_dir / "filler").write_bytes(os.urandom(MIB))
+    importing = setup.imports("127.0.0.0/8")
+    try:
+        with pytest.raises(Problem, match="take more disk space than 1 MiB") as caught:
+            await importing.start(setup.acme, setup.origin.url("shop.git"), name="acme/again")
+        assert caught.value.code == "disk_quota_exceeded"
+        plans = Plans(setup.settings.plans)
+        setup.acme = await create_organization(setup.db, plans, "other", "enterprise")
+        await importing.start(setup.acme, setup.origin.url("shop.git"))
+        assert await setup.wait_until_idle() == []
+    finally:
+        await importing.close()
 
 
 async def test_stopping_the_service_stops_a_running_import(setup: Setup) -> None:

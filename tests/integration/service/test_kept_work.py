@@ -1,14 +1,16 @@
 """Finished work is kept in the store while `serve` is away."""
 
 import asyncio
+import enum
 from pathlib import Path
 
 import pytest
 
+from agentjobs.jobs.queue.kept_work import KeptWork, keep_work_of_lost_claim
 from agentjobs.store.database import Row
 from agentjobs.store.opening import open_database
 from tests.support.postgres import PostgresCluster
-from tests.support.service import StartService, connected, pull_requests, wait_until
+from tests.support.service import StartService, connected, git, pull_requests, wait_until
 
 PUBLISHED_LATER = [
     "job.queued",
@@ -93,3 +95,70 @@ def test_work_finished_while_the_database_is_away_is_handed_over(
     assert set(PUBLISHED_LATER) - set(api.events(job_ids[1])) == {"pr.review_requested"}
     assert api.events(job_ids[1]).count("job.started") == 1
     assert service.stop() == 0
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_kept_work_is_checked_again_before_it_is_published(
+    start: StartService, database_url: str, tmp_path: Path
+) -> None:
+    """Whoever can write its row could otherwise publish what no agent may propose."""
+    serve = start("serve")
+    api = connected(serve, tmp_path)
+    changes = {api.create("acme/shop", "quick"): change for change in Change}
+    assert serve.stop() == 0
+    works = {
+        job_id: make_kept_work(tmp_path / "source", job_id, change)
+        for job_id, change in changes.items()
+    }
+    asyncio.run(keep(database_url, works))
+    service = start()
+    api = service.client(service.key())
+    reasons = {}
+    for job_id, change in changes.items():
+        job = api.wait_status(job_id, "completed", "failed")
+        reasons[change] = (job["status"], (job["error"] or {}).get("message", ""))
+    assert reasons.pop(Change.ALLOWED)[0] == "completed"
+    assert {status for status, _ in reasons.values()} == {"failed"}
+    assert "protected paths: .github/workflows/x.yml" in reasons[Change.PROTECTED][1]
+    for change in (Change.OF_ANOTHER_JOB, Change.MERGE):
+        assert "is not a commit of this job" in reasons[change][1]
+    assert pull_requests(service) == 1
+    assert service.stop() == 0
+
+
+class Change(enum.Enum):
+    ALLOWED = "src/x.py"
+    PROTECTED = ".github/workflows/x.yml"
+    OF_ANOTHER_JOB = "y.py"
+    MERGE = "z.py"
+
+
+def make_kept_work(source: Path, job_id: str, change: Change) -> KeptWork:
+    base = git(source, "rev-parse", "main").strip()
+    git(source, "checkout", "-q", "-B", job_id, base)
+    (source / change.value).parent.mkdir(parents=True, exist_ok=True)
+    (source / change.value).write_text("x = 1\n")
+    git(source, "add", "-A")
+    tree = git(source, "write-tree").strip()
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+    other = git(source, *identity, "commit-tree", tree, "-p", base, "-m", "Other").strip()
+    parents = ("-p", base, *(("-p", other) if change is Change.MERGE else ()))
+    job = "job_another" if change is Change.OF_ANOTHER_JOB else job_id
+    message = f"Title\n\nBody\n\nJob: {job}\nAgent: quick\n"
+    commit = git(source, *identity, "commit-tree", tree, *parents, "-m", message).strip()
+    git(source, "reset", "-q", "--hard", commit)
+    bundle = source.with_name("work.bundle")
+    git(source, "bundle", "create", "-q", str(bundle), f"main..{job_id}")
+    work = KeptWork(base, commit, bundle.read_bytes())
+    git(source, "checkout", "-q", "main")
+    return work
+
+
+async def keep(database_url: str, works: dict[str, KeptWork]) -> None:
+    """As if a worker had kept the work of jobs that no worker has claimed."""
+    db = await open_database(database_url, migrate=False)
+    try:
+        for job_id, work in works.items():
+            assert await db.transact(keep_work_of_lost_claim, job_id, work)
+    finally:
+        await db.close()

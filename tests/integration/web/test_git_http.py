@@ -100,6 +100,14 @@ async def test_only_branches_and_tags_can_be_pushed_and_git_says_why(
     )
 
 
+async def test_a_branch_of_a_thousand_directories_cannot_be_pushed(server: GitServer) -> None:
+    clone = await server.clone(await server.platform.key(git_write=True))
+    name = "/".join(["n"] * 1_000)
+    process = await server.git("push", "origin", f"HEAD:refs/heads/{name}", cwd=clone)
+    assert process.exit_code != 0
+    assert "its name has more than 1000 characters" in process.output
+
+
 @pytest.mark.parametrize(
     "refspec",
     [

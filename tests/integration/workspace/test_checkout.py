@@ -409,10 +409,10 @@ async def test_slow_checkouts_of_one_organization_do_not_delay_those_of_another(
     head = await harness.head()
     original = Workspaces._build_and_copy
 
-    async def hang(workspaces: Workspaces, directory: Path, repo_id: str, commit: str) -> Any:
+    async def hang(workspaces: Workspaces, directory: Path, repo_id: str, *arguments: Any) -> Any:
         if repo_id == "slow":
             await asyncio.get_running_loop().create_future()
-        return await original(workspaces, directory, repo_id, commit)
+        return await original(workspaces, directory, repo_id, *arguments)
 
     async def check_out(repo_id: str, organization_id: str) -> None:
         checkout = harness.workspaces.checkout
@@ -420,6 +420,7 @@ async def test_slow_checkouts_of_one_organization_do_not_delay_those_of_another(
             pass
 
     monkeypatch.setattr(Workspaces, "_build_and_copy", hang)
+    harness.mirrors.path("slow").symlink_to(harness.mirror)
     cores = os.cpu_count() or 1
     slow = [asyncio.create_task(check_out("slow", "org_1")) for _ in range(cores + 2)]
     await asyncio.sleep(0)

@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.inventory.manifests import combine, read
-from agentjobs.inventory.manifests.cargo.manifest import complete, read_cargo_lock, read_cargo_toml
+from agentjobs.inventory.manifests.cargo.manifest import complete, read_cargo_toml
 from agentjobs.inventory.model import ParsedManifest
 
 CARGO_TOML = b"""\
@@ -164,7 +164,7 @@ version = "1.0.0"
     ids=["first", "later"],
 )
 def test_a_lock_file_has_the_requirements_of_every_crate(content, expected):
-    facts = read_cargo_lock(content)
+    facts = read("Cargo.lock", content)
     assert (graph(facts), facts.warnings) == (expected, ())
 
 
@@ -231,7 +231,7 @@ CRATE = b'[[package]]\nname = "a"\nversion = "1.0.0"\nsource = "registry+x"\n'
     ids=["empty", "binary", "bytes", "cut off", "twice", "cyclic", "types", "no list", "deep"],
 )
 def test_a_broken_lock_file_warns_and_keeps_the_rest(content, kept, warned):
-    facts = read_cargo_lock(content)
+    facts = read("Cargo.lock", content)
     assert [package.name for package in facts.packages] == kept
     assert (warned in " ".join(facts.warnings)) if warned else facts.warnings == ()
 
@@ -249,6 +249,6 @@ def test_a_broken_lock_file_warns_and_keeps_the_rest(content, kept, warned):
     ids=["bytes", "cut off", "twice", "types", "tables", "deep"],
 )
 def test_a_broken_manifest_warns_and_keeps_the_rest(content, kept, warned):
-    facts = read_cargo_toml(content)
+    facts = read("Cargo.toml", content)
     assert [requirement.name for requirement in facts.requirements] == kept
     assert (warned in " ".join(facts.warnings)) if warned else facts.warnings == ()

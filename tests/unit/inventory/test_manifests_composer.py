@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.inventory.manifests import combine
+from agentjobs.inventory.manifests import combine, read
 from agentjobs.inventory.manifests.composer import read_composer_json, read_composer_lock
 
 COMPOSER_JSON = b"""{
@@ -102,7 +102,7 @@ DEEP = b'{"packages": ' + b"[" * 100_000
          "deep"],
 )  # fmt: skip
 def test_a_broken_lock_file_warns_and_keeps_the_rest(content, kept, warned):
-    facts = read_composer_lock(content)
+    facts = read("composer.lock", content)
     assert [package.name for package in facts.packages] == kept
     assert (warned in " ".join(facts.warnings)) if warned else facts.warnings == ()
 
@@ -119,6 +119,6 @@ def test_a_broken_lock_file_warns_and_keeps_the_rest(content, kept, warned):
     ids=["types", "empty list", "text", "cut off", "no name"],
 )
 def test_a_broken_manifest_warns_and_keeps_the_rest(content, kept, warned):
-    facts = read_composer_json(content)
+    facts = read("composer.json", content)
     assert [requirement.name for requirement in facts.requirements] == kept
     assert (warned in " ".join(facts.warnings)) if warned else facts.warnings == ()

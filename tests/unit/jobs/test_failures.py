@@ -121,6 +121,14 @@ def test_every_error_has_its_code(error: Exception, code: str) -> None:
     assert result.code == code
 
 
+def _full_quota() -> Exception:
+    """As a checkout raises it after a wait for those of its organization."""
+    try:
+        raise RepoUnavailable("too little is left") from OSError(errno.EDQUOT, "quota exceeded")
+    except RepoUnavailable as error:
+        return error
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -128,6 +136,7 @@ def test_every_error_has_its_code(error: Exception, code: str) -> None:
         OSError(errno.EDQUOT, "Disk quota exceeded"),
         GitError(("add",), 128, "fatal: unable to write file: No space left on device"),
         RepoUnavailable("the checkout cannot be written: No space left on device"),
+        _full_quota(),
     ],
 )
 def test_a_full_disk_is_not_the_jobs_fault(error: Exception) -> None:

@@ -60,8 +60,4 @@ def read(_name: str, _content_type: str, body: Body) -> Published:
     )
 
 
-NPM = RegistryApi(
-    path_for=path_for,
-    read=read,
-    max_bytes=64 * MIB,
-)
+NPM = RegistryApi(path_for=path_for, read=read, max_bytes=64 * MIB)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.settings import Settings
     from agentjobs.store.database import Database
-    from agentjobs.tickets.trackers import ConfiguredTracker
+    from agentjobs.tickets.rows import ConfiguredTracker
 
 _RETRY_SECONDS = 10.0
 

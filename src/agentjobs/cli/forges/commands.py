@@ -127,6 +127,7 @@ async def show_connection(admin: Admin, name: ConnectionName, org: Org = DEFAULT
     """Show a connection and the URL for its platform's webhooks."""
     from agentjobs.connections import connections
     from agentjobs.connections.hook_urls import hook_url
+    from agentjobs.connections.rows import count_repositories
     from agentjobs.organizations.effective_settings import load_public_url
 
     connection = await connections.find_connection(admin.db, org, name)
@@ -134,7 +135,7 @@ async def show_connection(admin: Admin, name: ConnectionName, org: Org = DEFAULT
     fields = {
         **document(connection),
         "hook_url": hook_url(public_url, connection.platform, connection.id),
-        "connected_repositories": await connections.count_repositories(admin.db, connection.id),
+        "connected_repositories": await count_repositories(admin.db, connection.id),
     }
     return Table(fields, ("field", "value"), [*fields.items()])
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from agentjobs.forges.http.client import RetryBudget
     from agentjobs.organizations.sealing import SealingKeys
-    from agentjobs.tickets.trackers import ConfiguredTracker
+    from agentjobs.tickets.rows import ConfiguredTracker
 
 trackers = typer.Typer(no_args_is_help=True, help="Manage ticket trackers (issues and Jira).")
 add = typer.Typer(no_args_is_help=True, help="Add a tracker.")

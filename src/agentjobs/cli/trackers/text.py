@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentjobs.tickets.trackers import ConfiguredTracker
+    from agentjobs.tickets.rows import ConfiguredTracker
 
 TABLE = ("name", "kind", "url", "account", "links back", "state", "checked")
 

@@ -28,6 +28,7 @@ from agentjobs.forges.gitea.teams import READ_ORGANIZATION, TeamAccess
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.traffic import TrafficRegistry
+from agentjobs.forges.http.urls import repo_path
 from agentjobs.forges.protocol import (
     STATUS_NAME,
     Account,
@@ -122,7 +123,8 @@ class Gitea:
         missing = [
             scope
             for scope, (path, body) in probes.items()
-            if not await self._has_scope(scope, path, body)
+            # A request that must fail: Gitea cannot return a token's scopes.
+            if not await _is_in_scope(self._api.post(path, body, needs=scope))
         ]
         extras = () if await self._reads_organizations() else (_ORGANIZATION_FEATURES,)
         account = Account(
@@ -160,7 +162,7 @@ class Gitea:
         request: PullRequestRequest,
     ) -> PullRequest:
         full_name = await self._full_name(repo)
-        path = _api_path(full_name)
+        path = repo_path(full_name)
         pulls = Pulls(self._api, self._retry_budget, path)
         pull = await pulls.find_adoptable(request) or await pulls.create(request)
         notes: tuple[str, ...] = ()
@@ -174,13 +176,13 @@ class Gitea:
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         remote = await self._repository(repo)
-        pulls = Pulls(self._api, self._retry_budget, _api_path(remote.full_name))
+        pulls = Pulls(self._api, self._retry_budget, repo_path(remote.full_name))
         pull = await pulls.of_branch(branch, remote.default_branch)
         return None if pull is None else validate(_NAME, pull.branch_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         full_name = await self._full_name(repo)
-        pulls = Pulls(self._api, self._retry_budget, _api_path(full_name))
+        pulls = Pulls(self._api, self._retry_budget, repo_path(full_name))
         pull = await pulls.get(number)
         self._comment_counts[full_name, number] = pull.comments
         head = await pulls.head_of(pull)
@@ -189,18 +191,18 @@ class Gitea:
     async def merge_pull(
         self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
     ) -> None:
-        path = f"{_api_path(await self._full_name(repo))}/pulls/{number}"
+        path = f"{repo_path(await self._full_name(repo))}/pulls/{number}"
         await merge_when_checked(
             self._api, self._retry_budget, path, method=method, head_commit=head_commit
         )
 
     async def close_pull(self, repo: RepoAddress, number: int) -> None:
-        path = f"{_api_path(await self._full_name(repo))}/pulls/{number}"
+        path = f"{repo_path(await self._full_name(repo))}/pulls/{number}"
         await self._api.patch(path, {"state": "closed"}, needs=WRITE_REPOSITORY)
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         full_name = await self._full_name(repo)
-        pulls = Pulls(self._api, self._retry_budget, _api_path(full_name))
+        pulls = Pulls(self._api, self._retry_budget, repo_path(full_name))
         return [
             validate(_NAME, pull.remote_pull(pull.head.sha, self._page(full_name, pull.number)))
             for pull in await pulls.newest_open(base_branch)
@@ -210,7 +212,7 @@ class Gitea:
         self, repo: RepoAddress, number: int, cursor: CommentCursor
     ) -> list[Comment]:
         full_name = await self._full_name(repo)
-        path = f"{_api_path(full_name)}/issues/{number}/comments"
+        path = f"{repo_path(full_name)}/issues/{number}/comments"
         # Gitea does not paginate comments: it returns all, or all since a time.
         since = None
         after = cursor.comments
@@ -222,21 +224,18 @@ class Gitea:
         newer = NewerComments(_NAME, after)
         page = self._page(full_name, number)
         newer.add(comment.comment(page) for comment in comments)
-        reviews = Reviews(self._api, f"{_api_path(full_name)}/pulls/{number}", page)
+        reviews = Reviews(self._api, f"{repo_path(full_name)}/pulls/{number}", page)
         return [*newer.oldest_first, *await reviews.newer_comments(cursor)]
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
         await self.comment_on_issue(await self._full_name(repo), number, text)
 
     async def may_write(self, repo: RepoAddress, login: str) -> bool:
-        repository = _api_path(await self._full_name(repo))
+        repository = repo_path(await self._full_name(repo))
         path = f"{repository}/collaborators{build_path(login)}/permission"
-        try:
-            access = await self._api.get_as(Access, path, needs=_ADMIN)
-        except ForgeError as error:
-            if error.fault == "gone":
-                return False
-            raise
+        access = await self._api.get_or_none(Access, path, needs=_ADMIN)
+        if access is None:
+            return False
         return access.may_write or await TeamAccess(self._api, repository).may_write(login)
 
     async def identity_of(self, login: str) -> Identity | None:
@@ -248,7 +247,7 @@ class Gitea:
         await register_signing_key(self._api, "/user/keys", body, needs=_WRITE_USER)
 
     async def set_status(self, repo: RepoAddress, status: CommitStatus) -> None:
-        path = f"{_api_path(await self._full_name(repo))}{build_path('statuses', status.commit)}"
+        path = f"{repo_path(await self._full_name(repo))}{build_path('statuses', status.commit)}"
         body = {
             "state": _STATES[status.state],
             "context": STATUS_NAME,
@@ -264,12 +263,12 @@ class Gitea:
             raise ForgeError(message) from None
 
     async def issue(self, full_name: str, number: int) -> Issue:
-        path = f"{_api_path(full_name)}/issues/{number}"
+        path = f"{repo_path(full_name)}/issues/{number}"
         response = await self._api.get_as(IssueResponse, path, needs=READ_ISSUES)
         return validate(_NAME, response.issue(full_name, self._url))
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
-        path = f"{_api_path(full_name)}/issues/{number}/comments"
+        path = f"{repo_path(full_name)}/issues/{number}/comments"
         await self._api.post(path, {"body": truncate(text, MAX_BODY_BYTES)}, needs=WRITE_ISSUES)
 
     async def _headers(self) -> Mapping[str, str]:
@@ -284,17 +283,13 @@ class Gitea:
 
     async def _time_before(self, full_name: str, comment_id: int) -> str | None:
         """A time before all comments after this one; None if the comment was deleted."""
-        path = f"{_api_path(full_name)}/issues/comments/{comment_id}"
+        path = f"{repo_path(full_name)}/issues/comments/{comment_id}"
         try:
             return (await self._api.get_as(CommentTime, path, needs=READ_ISSUES)).one_hour_earlier
         except ForgeError as error:
             if error.is_temporary:
                 raise
             return None
-
-    async def _has_scope(self, scope: str, path: str, body: Mapping[str, str]) -> bool:
-        """Tries a request that must fail: Gitea cannot return a token's scopes."""
-        return await _is_in_scope(self._api.post(path, body, needs=scope))
 
     async def _reads_organizations(self) -> bool:
         path = f"{build_path('orgs', _NO_NAME)}/labels"
@@ -321,10 +316,4 @@ def _stable_path(repo: RepoAddress) -> str:
     """An API path that survives a rename."""
     if repo.external_id:
         return build_path("repositories", repo.external_id)
-    return _api_path(repo.full_name)
-
-
-def _api_path(full_name: str) -> str:
-    """Raises ForgeError for an invalid name."""
-    owner, _, name = full_name.partition("/")
-    return build_path("repos", owner, name)
+    return repo_path(repo.full_name)

@@ -4,7 +4,8 @@ import msgspec
 
 from agentjobs.forges.gitea.pulls import numbered_pages
 from agentjobs.forges.hook_requests import delete_hook, missing_as_denied
-from agentjobs.forges.http.client import PlatformApi, build_path
+from agentjobs.forges.http.client import PlatformApi
+from agentjobs.forges.http.urls import repo_path
 from agentjobs.forges.protocol import RemoteHook, RepoAddress
 
 # `pull_request` includes all events of pull requests, their comments and reviews.
@@ -68,5 +69,4 @@ class GiteaHooks:
 
 
 def _path(repo: RepoAddress) -> str:
-    owner, _, name = repo.full_name.partition("/")
-    return f"{build_path('repos', owner, name)}/hooks"
+    return f"{repo_path(repo.full_name)}/hooks"

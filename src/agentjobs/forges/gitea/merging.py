@@ -32,9 +32,6 @@ async def merge_when_checked(
                 raise
             seconds = next(waits, None)
             if seconds is None:
-                raise _not_mergeable() from None
+                message = "Gitea cannot merge it: it has conflicts, or is still being checked."
+                raise ForgeError(message) from None
         await retry_budget.pause("Gitea checks whether it can be merged", seconds)
-
-
-def _not_mergeable() -> ForgeError:
-    return ForgeError("Gitea cannot merge it: it has conflicts, or is still being checked.")

@@ -64,13 +64,10 @@ class Pulls:
             return pull.head.sha
         name = f"pull/{pull.number}/head"
         path = f"{self._repository}/git/refs{build_path(name)}"
-        try:
-            references = await self._api.get_as(ONE_OR_MORE_REFERENCES, path, needs=READ_REPOSITORY)
-        except ForgeError as error:
-            if error.fault == "gone":
-                return pull.head.sha
-            raise
-        for reference in as_list(references):
+        references = await self._api.get_or_none(
+            ONE_OR_MORE_REFERENCES, path, needs=READ_REPOSITORY
+        )
+        for reference in as_list(references or []):
             if reference.ref == f"refs/{name}":
                 return reference.object.sha
         return pull.head.sha

@@ -12,7 +12,7 @@ from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.gitea.pulls import READ_REPOSITORY, numbered_pages
 from agentjobs.forges.gitea.responses import User
 from agentjobs.forges.http.client import PlatformApi
-from agentjobs.forges.protocol import Comment, CommentCursor, ForgeError
+from agentjobs.forges.protocol import Comment, CommentCursor
 from agentjobs.forges.text import line_location
 
 _NAME = "Gitea"
@@ -91,10 +91,6 @@ class Reviews:
 
     async def _lines_of(self, review_id: int) -> list[LineCommentResponse]:
         path = f"{self._path}/{review_id}/comments"
-        try:
-            return await self._api.get_as(list[LineCommentResponse], path, needs=READ_REPOSITORY)
-        except ForgeError as error:
-            # Deleted since it was listed.
-            if error.fault == "gone":
-                return []
-            raise
+        # None if it was deleted since it was listed.
+        lines = await self._api.get_or_none(list[LineCommentResponse], path, needs=READ_REPOSITORY)
+        return lines or []

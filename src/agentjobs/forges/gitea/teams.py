@@ -59,13 +59,7 @@ class TeamAccess:
 
     async def _has_member(self, team: Team, login: str) -> bool:
         path = build_path("teams", team.id, "members", login)
-        try:
-            await self._api.get_as(User, path, needs=_READ_MEMBERS)
-        except ForgeError as error:
-            if error.fault != "gone":
-                raise
-            return False
-        return True
+        return await self._api.get_or_none(User, path, needs=_READ_MEMBERS) is not None
 
     async def _check_visible(self, team: Team) -> None:
         """Outside of the organization, the account finds neither teams nor their members.

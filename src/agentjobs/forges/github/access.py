@@ -92,12 +92,7 @@ class GitHubAccess:
 
     async def granted_permissions(self) -> Mapping[str, str]:
         """Of the installation; asked for again after some minutes."""
-        api = self.as_app()
-
-        async def request() -> Mapping[str, str]:
-            return (await self.installation(api)).permissions
-
-        return await self._tokens.granted(self._installation_key, request)
+        return await self._granted(self.as_app())
 
     def forget_permissions(self, scope: Scope) -> None:
         """Ask for them again, and for a new token, after one was missing."""
@@ -150,12 +145,15 @@ class GitHubAccess:
             "gone",
         )
 
-    async def _permissions(self, api: PlatformApi, scope: Scope) -> Mapping[str, str]:
+    async def _granted(self, api: PlatformApi) -> Mapping[str, str]:
         async def request() -> Mapping[str, str]:
             return (await self.installation(api)).permissions
 
+        return await self._tokens.granted(self._installation_key, request)
+
+    async def _permissions(self, api: PlatformApi, scope: Scope) -> Mapping[str, str]:
         is_known = self._tokens.knows_granted(self._installation_key)
-        granted = await self._tokens.granted(self._installation_key, request)
+        granted = await self._granted(api)
         try:
             return choose_permissions(granted, scope.permissions)
         except ForgeError:

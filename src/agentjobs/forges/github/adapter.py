@@ -36,6 +36,7 @@ from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, bui
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.responses import decode_as
 from agentjobs.forges.http.traffic import TrafficRegistry
+from agentjobs.forges.http.urls import repo_path
 from agentjobs.forges.latest_repository import LatestRepository
 from agentjobs.forges.protocol import (
     MAX_OPEN_PULLS,
@@ -140,7 +141,7 @@ class GitHub:
 
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
         api = self._access.api(_scope(repo))
-        response = await api.get_as(Repository, _path(repo.full_name), needs=_METADATA)
+        response = await api.get_as(Repository, repo_path(repo.full_name), needs=_METADATA)
         if repo.external_id and str(response.id) != repo.external_id:
             raise ForgeError(
                 f"{repo.full_name} on GitHub is no longer the repository that was connected;"
@@ -168,7 +169,7 @@ class GitHub:
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         api = self._access.api(_scope(repo))
-        pull = await api.get_as(Pull, f"{_path(repo.full_name)}/pulls/{number}", needs=PULLS)
+        pull = await api.get_as(Pull, f"{repo_path(repo.full_name)}/pulls/{number}", needs=PULLS)
         return validate(_NAME, pull.remote_pull)
 
     async def merge_pull(
@@ -184,7 +185,7 @@ class GitHub:
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         pulls = await self._access.api(_scope(repo)).get_as(
             list[Pull],
-            f"{_path(repo.full_name)}/pulls",
+            f"{repo_path(repo.full_name)}/pulls",
             needs=PULLS,
             state="open",
             base=base_branch,
@@ -204,20 +205,16 @@ class GitHub:
 
     async def may_write(self, repo: RepoAddress, login: str) -> bool:
         api = self._access.api(_scope(repo))
-        path = f"{_path(repo.full_name)}{build_path('collaborators', login, 'permission')}"
-        try:
-            return (await api.get_as(Role, path, needs=_METADATA)).may_write
-        except ApiError as error:
-            if error.fault == "gone":
-                return False
-            raise
+        path = f"{repo_path(repo.full_name)}{build_path('collaborators', login, 'permission')}"
+        role = await api.get_or_none(Role, path, needs=_METADATA)
+        return role is not None and role.may_write
 
     async def identity_of(self, login: str) -> Identity | None:
         return await identity_of_login(self._access.api(_ALL), self._url, login)
 
     async def create_signed_commit(self, repo: RepoAddress, ref: str, commit: NewCommit) -> None:
         api = self._access.api(_scope(repo))
-        await create_signed_commit(api, _path(repo.full_name), ref, commit)
+        await create_signed_commit(api, repo_path(repo.full_name), ref, commit)
 
     async def register_signing_key(self, title: str, public_key: str) -> None:
         path, body = "/user/ssh_signing_keys", {"title": title, "key": public_key}
@@ -231,7 +228,7 @@ class GitHub:
 
     async def issue(self, full_name: str, number: int) -> Issue:
         api = self._access.api(Scope(full_name=full_name))
-        path = f"{_path(full_name)}/issues/{number}"
+        path = f"{repo_path(full_name)}/issues/{number}"
         response = await api.get_as(IssueResponse, path, needs=ISSUES)
         return validate(_NAME, response.issue(full_name))
 
@@ -313,11 +310,6 @@ def _scope(repo: RepoAddress) -> Scope:
     return Scope(repo.external_id, repo.full_name)
 
 
-def _path(full_name: str) -> str:
-    owner, _, name = full_name.partition("/")
-    return build_path("repos", owner, name)
-
-
 def _missing_scopes(scopes: set[str] | None, required: Mapping[str, str]) -> tuple[str, ...]:
     """None means that the token has no scopes, but permissions that it does not show."""
     if scopes is None:
@@ -326,11 +318,5 @@ def _missing_scopes(scopes: set[str] | None, required: Mapping[str, str]) -> tup
 
 
 async def _has_branch(api: PlatformApi, full_name: str, branch: str) -> bool:
-    try:
-        path = f"{_path(full_name)}{build_path('branches', branch)}"
-        await api.get_as(Branch, path, needs=_CONTENTS)
-    except ApiError as error:
-        if error.fault != "gone":
-            raise
-        return False
-    return True
+    path = f"{repo_path(full_name)}{build_path('branches', branch)}"
+    return await api.get_or_none(Branch, path, needs=_CONTENTS) is not None

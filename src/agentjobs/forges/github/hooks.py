@@ -7,8 +7,9 @@ import msgspec
 from agentjobs.forges.github.access import GitHubAccess
 from agentjobs.forges.github.app import Scope
 from agentjobs.forges.hook_requests import delete_hook, missing_as_denied
-from agentjobs.forges.http.client import PlatformApi, build_path
-from agentjobs.forges.protocol import ForgeError, RemoteHook, RepoAddress
+from agentjobs.forges.http.client import PlatformApi
+from agentjobs.forges.http.urls import repo_path
+from agentjobs.forges.protocol import RemoteHook, RepoAddress
 from agentjobs.forges.text import one_line
 
 EVENTS = (
@@ -124,12 +125,8 @@ class GitHubHooks:
 
 async def app_hook_url(api: PlatformApi) -> str:
     """Where the App's webhook delivers to; empty if the App has none."""
-    try:
-        url = (await api.get_as(HookConfig, "/app/hook/config")).url
-    except ForgeError as error:
-        if error.fault != "gone":
-            raise
-        return ""
+    config = await api.get_or_none(HookConfig, "/app/hook/config")
+    url = "" if config is None else config.url
     return url if urlsplit(url).scheme in {"http", "https"} else ""
 
 
@@ -144,5 +141,4 @@ def _line(text: str) -> str:
 
 
 def _path(repo: RepoAddress) -> str:
-    owner, _, name = repo.full_name.partition("/")
-    return f"{build_path('repos', owner, name)}/hooks"
+    return f"{repo_path(repo.full_name)}/hooks"

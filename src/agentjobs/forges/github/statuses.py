@@ -8,6 +8,7 @@ from agentjobs.forges.github.access import GitHubAccess
 from agentjobs.forges.github.app import Scope, missing_permissions
 from agentjobs.forges.http.client import PlatformApi, build_path
 from agentjobs.forges.http.list_bounds import MAX_PAGE_LENGTH
+from agentjobs.forges.http.urls import repo_path
 from agentjobs.forges.protocol import STATUS_NAME, CommitStatus, ForgeError
 
 _CHECKS = "Checks: read and write"
@@ -29,11 +30,10 @@ class StatusWriter:
     """`full_name` must be current: writes are not redirected."""
 
     def __init__(self, access: GitHubAccess, scope: Scope, full_name: str) -> None:
-        owner, _, name = full_name.partition("/")
         self._access = access
         self._scope = scope
         self._api: PlatformApi = access.api(scope)
-        self._path = build_path("repos", owner, name)
+        self._path = repo_path(full_name)
 
     async def write(self, status: CommitStatus) -> None:
         try:

@@ -275,13 +275,9 @@ class GitLab:
         return await self._may_write(f"/projects/{project_id}", user)
 
     async def _may_write(self, project: str, user: User) -> bool:
-        try:
-            path = f"{project}/members/all/{user.id}"
-            return (await self._api.get_as(Access, path, needs=_SCOPE)).may_write
-        except ForgeError as error:
-            if error.fault == "gone":
-                return False
-            raise
+        path = f"{project}/members/all/{user.id}"
+        access = await self._api.get_or_none(Access, path, needs=_SCOPE)
+        return access is not None and access.may_write
 
     def _newest_notes(self, path: str) -> AsyncIterator[list[Note]]:
         return self._api.pages(

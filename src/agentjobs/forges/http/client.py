@@ -103,6 +103,15 @@ class PlatformApi:
             self.platform, await self.request("GET", path, needs=needs, **query), shape
         )
 
+    async def get_or_none(self, shape: type[Shape], path: str, *, needs: str = "") -> Shape | None:
+        """None if the platform does not have it, or hides it."""
+        try:
+            return await self.get_as(shape, path, needs=needs)
+        except ApiError as error:
+            if error.fault != "gone":
+                raise
+            return None
+
     async def send_as(
         self,
         shape: type[Shape],

@@ -22,6 +22,12 @@ def build_path(*parts: str | int) -> str:
     return "".join(f"/{quote(replace_unstorable(name), safe='')}" for name in names)
 
 
+def repo_path(full_name: str) -> str:
+    """On GitHub and Gitea. Raises ForgeError for an invalid name."""
+    owner, _, name = full_name.partition("/")
+    return build_path("repos", owner, name)
+
+
 def _quote_value(value: str | int | bool) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return quote(replace_unstorable(text), safe="")

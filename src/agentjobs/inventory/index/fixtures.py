@@ -31,10 +31,7 @@ def _fixture_patterns(configuration: bytes | None) -> tuple[str, ...]:
     if not configuration or b"fixtures" not in configuration:
         return DEFAULT_FIXTURES
     # Takes as long as all other imports of the index process together.
-    from agentjobs.repos.configuration import (  # noqa: PLC0415 - see above
-        ConfigurationError,
-        parse_configuration,
-    )
+    from agentjobs.repos.configuration import ConfigurationError, parse_configuration  # noqa: PLC0415 - see above
 
     try:
         return parse_configuration(configuration).inventory.fixtures

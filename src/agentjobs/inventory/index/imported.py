@@ -136,17 +136,13 @@ def _spread(packages: Sequence[Locked], own: Sequence[Imported]) -> list[Importe
         queue = [at for at, each in enumerate(states) if each == state]
         for at in queue:  # Grows during the loop.
             for required in packages[at].requires:
-                if 0 <= required < len(states) and _is_weaker(states[required], state):
+                if 0 <= required < len(states) and _STRENGTH[states[required]] < _STRENGTH[state]:
                     states[required] = state
                     queue.append(required)
     return states
 
 
 _STRENGTH: Mapping[Imported, int] = {"no": 0, "unknown": 1, "yes": 2}
-
-
-def _is_weaker(state: Imported, other: Imported) -> bool:
-    return _STRENGTH[state] < _STRENGTH[other]
 
 
 def _without_no(state: Imported) -> Imported:

@@ -101,7 +101,7 @@ def save_state(cache: AnalysisCache, repo_id: str, commit: str, state: IndexStat
 
 
 def _summary(state: IndexState, commit: str) -> bytes:
-    index = _without_files(state.index)
+    index = msgspec.structs.replace(state.index, paths=[], graph=PathColumns())
     stored = _StoredState(
         index,
         state.file_count,
@@ -114,10 +114,6 @@ def _summary(state: IndexState, commit: str) -> bytes:
     packed = msgspec.msgpack.encode(stored)
     checksum = _checksum(state.packed_paths, state.graph)
     return msgspec.msgpack.encode(_Summary(commit, fingerprint(), checksum, packed))
-
-
-def _without_files(index: PartialIndex) -> PartialIndex:
-    return msgspec.structs.replace(index, paths=[], graph=PathColumns())
 
 
 def _checksum(paths: bytes, graph: bytes) -> int:

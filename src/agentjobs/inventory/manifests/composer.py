@@ -48,10 +48,7 @@ class _Package(msgspec.Struct):
 
 
 def read_composer_json(content: bytes) -> ParsedManifest:
-    try:
-        project = parse_json(content, msgspec.json.Decoder(_Project))
-    except UnreadableManifest as error:
-        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
+    project = parse_json(content, msgspec.json.Decoder(_Project))
     warnings = Warnings()
     requirements = [
         *_requirements(project.require, _RUNTIME, warnings),
@@ -75,15 +72,13 @@ def _requirements(table: object, scope: Scope, warnings: Warnings) -> Iterator[R
     for name, specifier in table.items():
         if not isinstance(specifier, str):
             warnings.add(f"{name[:100]} is left out: its version is not a string")
-        elif _is_package(name):
+        # The names of PHP and its extensions have no vendor.
+        elif "/" in name:
             yield Requirement(name.lower(), specifier, _exact(specifier), scope)
 
 
 def read_composer_lock(content: bytes) -> ParsedManifest:
-    try:
-        document = parse_json(content, msgspec.json.Decoder(_Lock))
-    except UnreadableManifest as error:
-        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
+    document = parse_json(content, msgspec.json.Decoder(_Lock))
     warnings = Warnings()
     lock = Lock(warnings)
     packages: list[tuple[int, _Package]] = []
@@ -126,10 +121,6 @@ def _find_positions(packages: list[tuple[int, _Package]]) -> dict[str, list[int]
 def _look_up(positions: dict[str, list[int]], names: Iterable[object]) -> tuple[int, ...]:
     lists = [positions.get(name.lower(), []) for name in names if isinstance(name, str)]
     return tuple(dict.fromkeys(position for numbers in lists for position in numbers))
-
-
-def _is_package(name: str) -> bool:
-    return "/" in name
 
 
 def _exact(specifier: str) -> str | None:

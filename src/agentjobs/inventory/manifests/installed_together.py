@@ -15,7 +15,7 @@ from typing import Any
 from agentjobs.inventory.manifests.coverage import Layout
 from agentjobs.inventory.manifests.kinds import kind_of
 from agentjobs.inventory.manifests.pypi.project import files_of_setup_cfg
-from agentjobs.inventory.manifests.text import UnreadableManifest, parse_toml
+from agentjobs.inventory.manifests.text import UnreadableManifest, parse_toml, table_at
 from agentjobs.inventory.model import ParsedManifest
 
 MAX_GROUPS = 500
@@ -222,11 +222,11 @@ def _dynamic(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[s
         document = parse_toml(text.encode("utf-8", "surrogateescape"))
     except (UnreadableManifest, UnicodeEncodeError):
         return
-    dynamic = _table(_table(_table(document, "tool"), "setuptools"), "dynamic")
+    dynamic = table_at(table_at(table_at(document, "tool"), "setuptools"), "dynamic")
     here = posixpath.dirname(path)
     base = [path, *_files_of(dynamic.get("dependencies"), here, files)]
     yield base
-    for extra in _table(dynamic, "optional-dependencies").values():
+    for extra in table_at(dynamic, "optional-dependencies").values():
         yield [*base, *_files_of(extra, here, files)]
 
 
@@ -255,11 +255,6 @@ def _existing(names: Iterable[Any], here: str, files: _RequirementsFiles) -> lis
         posixpath.normpath(posixpath.join(here, name)) for name in names if isinstance(name, str)
     )
     return [path for path in islice(paths, MAX_MEMBERS) if path in files]
-
-
-def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = document.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _with_includes(named: Iterable[str], includes: Mapping[str, list[str]]) -> list[str]:

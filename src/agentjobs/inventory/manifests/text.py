@@ -4,6 +4,7 @@ A file that cannot be read raises `UnreadableManifest`, whose message becomes a 
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -93,6 +94,12 @@ def parse_lock_toml(content: bytes, bulk: re.Pattern[bytes]) -> tuple[dict[str, 
     except UnreadableManifest:
         complete = content[: max(content.rfind(b"\n[[package]]"), 0)]
     return parse_toml(bulk.sub(b"", complete)) if complete else {}, reason
+
+
+def table_at(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Empty if there is none, or something else."""
+    value = document.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def parse_json(content: bytes, decoder: msgspec.json.Decoder[T]) -> T:

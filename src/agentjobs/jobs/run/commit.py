@@ -4,11 +4,14 @@ from agentjobs.git.signing import sign_commit
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.attribution import Attribution
 from agentjobs.jobs.run.context import RunContext
+from agentjobs.jobs.run.earlier_attempt import PushedWork
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.pull_text import PullText, commit_message
 from agentjobs.tracing.spans import traced
 from agentjobs.workspace import commit as workspace_commit
+from agentjobs.workspace.change_checks import Protection, check_commit
 from agentjobs.workspace.checkout import Checkout
+from agentjobs.workspace.patterns import parse_patterns
 
 
 @traced("commit")
@@ -30,3 +33,10 @@ async def commit_changes(
         raise JobFailed("no_changes", "The agent finished without proposing a change.")
     key = attribution.signing_key
     return commit if key is None else await sign_commit(run.mirror, commit, key)
+
+
+async def check_kept_commit(run: RunContext, plan: RunPlan, work: PushedWork) -> None:
+    """Raises UnsafeChange; an admin may also have protected more paths since it was kept."""
+    patterns = (plan.protected_paths, run.job.lifted_paths, plan.setup_scripts)
+    protection = Protection(*map(parse_patterns, patterns))
+    await check_commit(run.mirror, work.base, work.commit, protection)

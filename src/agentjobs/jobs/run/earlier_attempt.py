@@ -16,6 +16,7 @@ from agentjobs.pulls.platform_pulls import record_pull
 
 # People may have pushed further commits on top of the job's, but hardly more than this.
 _MAX_COMMITS = 100
+_ID_AND_PARENT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ async def find_own_commit(mirror: Path, head: str, job: ClaimedJob) -> PushedWor
     )
     for record in history.stdout.decode(errors="replace").split("\0"):
         hashes, _, message = record.partition("\n")
-        if is_message_of(job, message):
-            commit, base, *_ = hashes.split()
-            return PushedWork(base, commit, head)
+        # A job makes no merges, whose other parents would be published without a check.
+        if is_message_of(job, message) and len(ids := hashes.split()) == _ID_AND_PARENT:
+            return PushedWork(ids[1], ids[0], head)
     return None

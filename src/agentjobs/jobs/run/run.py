@@ -15,7 +15,7 @@ from agentjobs.jobs.run.active_environment import ActiveEnvironment, open_enviro
 from agentjobs.jobs.run.agent import run_agent
 from agentjobs.jobs.run.attribution import load_attribution
 from agentjobs.jobs.run.checks import run_checks
-from agentjobs.jobs.run.commit import commit_changes
+from agentjobs.jobs.run.commit import check_kept_commit, commit_changes
 from agentjobs.jobs.run.context import FinishedWork, RunContext
 from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
 from agentjobs.jobs.run.disk_space import retry_while_exhausted
@@ -200,7 +200,13 @@ async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) ->
     work = await restore_kept_work(run, repo)
     with run.tools.mirrors.in_use(run.job.repo_id):
         summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, work.base)
-        plan = plan_run(run.job, agent, await _configuration(run, summary))
+        configuration = await _configuration(run, summary)
+        requested = await load_request(
+            run.db, run.job.repo_id, run.mirror, work.base, summary, configuration
+        )
+        plan = plan_run(run.job, agent, configuration)
+        plan = plan.protect_scripts(requested.request.definition.setup)
+        await check_kept_commit(run, plan, work)
         run.change = FinishedWork(work.base, work.commit)
         await store_results(run)
         if (merged := await find_merged_pull(run, repo, work.base)) is not None:

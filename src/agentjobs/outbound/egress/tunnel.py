@@ -128,7 +128,10 @@ class Tunnel:
             self.received_bytes += len(chunk)
             if self.received_bytes > self._max_bytes:
                 mebibytes = self._max_bytes // 2**20
-                self._remember(f"It is larger than the limit of {mebibytes} MiB.")
+                self._remember(
+                    f"It is larger than the limit of {mebibytes} MiB, which the organization's disk"
+                    " quota (limit_organization_disk_mib) may lower."
+                )
                 raise ConnectionAbortedError
             writer.write(chunk)
             await writer.drain()

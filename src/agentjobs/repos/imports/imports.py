@@ -30,6 +30,7 @@ from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs.problems import Problem
 from agentjobs.repos.connect import NewRepo, insert_repository
+from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.repos.imports import rows
 from agentjobs.repos.imports.fetch import fetch_with_progress
 from agentjobs.repos.imports.progress import MinTransferRate
@@ -47,6 +48,8 @@ from agentjobs.store.leases import ClaimLost, run_renewing
 
 MAX_BYTES = 10 * 2**30
 MAX_AT_ONCE = 4
+# Slow servers would otherwise keep other organizations waiting until the timeout of an hour.
+_MAX_SLOT_SECONDS = 600.0
 _STORE_RETRY_SECONDS = 5.0
 # How soon an import stops that another process cancelled.
 _RENEW_SECONDS = 3.0
@@ -79,6 +82,7 @@ class Imports:
         db: Database,
         settings: Settings,
         repositories: RepositoriesDirectory,
+        quota: RepositoryQuota,
         certificates: Path | None = None,
         *,
         max_bytes: int = MAX_BYTES,
@@ -87,6 +91,7 @@ class Imports:
     ) -> None:
         self._db = db
         self._repositories = repositories
+        self._quota = quota
         self._root = settings.repositories_path
         self._free_space = FreeSpace(settings.repositories_path, settings.disk_floor_mib)
         self._allowed = _parse_allowed(settings)
@@ -97,7 +102,7 @@ class Imports:
         self._is_open = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting = asyncio.Lock()
-        self._slots = FairSlots(MAX_AT_ONCE, per_organization=1)
+        self._slots = FairSlots(MAX_AT_ONCE, per_organization=1, max_seconds=_MAX_SLOT_SECONDS)
 
     async def start(
         self,
@@ -111,6 +116,7 @@ class Imports:
         """Raises Problem for errors known immediately; the import's row reports later ones."""
         self._repositories.require()
         self._free_space.check()
+        await self._quota.check(organization.id)
         source = parse_source(address)
         header = authorization(user, token)
         full_name = validate_name(name) if name else derive_name(source.url, organization.name)
@@ -213,11 +219,12 @@ class Imports:
     async def _import(self, request: _ImportRequest, header: str | None) -> None:
         source = request.source
         directory = repositories.path(self._root, request.repo_id)
+        left_bytes = await self._quota.check(request.organization_id)
         async with open_tunnel(
             source.host,
             source.port,
             self._allowed,
-            max_bytes=self._max_bytes,
+            max_bytes=min(self._max_bytes, left_bytes),
             lookup=self._lookup,
         ) as (tunnel, proxy):
             remote = Remote(source.url, header, proxy, self._certificates)
@@ -228,6 +235,7 @@ class Imports:
                 self._new_min_rate(),
                 partial(self._report_progress, request),
             )
+        self._quota.add(request.organization_id, tunnel.received_bytes)
         try:
             await self._db.transact(_connect, request, imported)
         except IntegrityError:

@@ -93,6 +93,7 @@ STATUS_OF: Mapping[str, int] = {
     "pull_not_open": 409,
     "repo_connected": 409,
     "repo_indexing": 409,
+    "disk_quota_exceeded": 413,
     "payload_too_large": 413,
     "unsupported_media_type": 415,
     "forge_denied": 422,

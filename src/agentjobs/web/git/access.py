@@ -13,6 +13,8 @@ from agentjobs.web.context import WebContext
 from agentjobs.web.git.push_commands import PushOpening, RefUpdate
 
 _WRITABLE = ("refs/heads/", "refs/tags/")
+# Its parts are directories, of which backups and deletions could not descend thousands.
+_MAX_NAME_CHARACTERS = 1_000
 
 
 class _Override(msgspec.Struct, frozen=True):
@@ -48,6 +50,8 @@ class GitAccess(msgspec.Struct, frozen=True):
         return {name: reason for name, reason in reasons if reason}
 
     def _reason_against(self, update: RefUpdate) -> str | None:
+        if len(update.name) > _MAX_NAME_CHARACTERS and not update.deletes:
+            return f"its name has more than {_MAX_NAME_CHARACTERS} characters"
         if self.only_branch is None:
             return (
                 None

@@ -84,19 +84,27 @@ async def receive_pack(request: Request) -> Response:
         context.repositories_space.check()
     body = _body(request, _RECEIVE, MAX_PUSH_BYTES)
     opening = await _read_opening(body)
-    if forbidden := access.forbidden_updates(opening):
+    forbidden = access.forbidden_updates(opening)
+    updated = [update.name for update in opening.updates]
+    deletes_only = all(update.deletes for update in opening.updates)
+    needs_quota = access.only_branch is None and not deletes_only
+    if needs_quota and not forbidden:
+        try:
+            await context.repository_quota.check(access.organization_id)
+        except Problem as problem:
+            forbidden = dict.fromkeys(updated, problem.message)
+    if forbidden:
         return await _reject(opening, forbidden, body)
 
     async def record() -> None:
         await record_push(context.db, context.settings.repositories_path, access.repo_id, updated)
 
-    updated = [update.name for update in opening.updates]
     backend_request = _backend_request(
         request, access, _RECEIVE, configuration=visible_refs(access, updated)
     )
     return Relay(
         backend_request,
-        _pushing(request, access, body.after(opening.received)),
+        _pushing(request, access, body.after(opening.received), needs_quota=needs_quota),
         record if updated else None,
     )
 
@@ -124,7 +132,9 @@ async def _fetching(request: Request, access: GitAccess, body: Body) -> AsyncIte
 
 
 @asynccontextmanager
-async def _pushing(request: Request, access: GitAccess, body: Body) -> AsyncIterator[Body]:
+async def _pushing(
+    request: Request, access: GitAccess, body: Body, *, needs_quota: bool
+) -> AsyncIterator[Body]:
     """Received first, so that a slow client does not hold up other changes to the repository."""
     context: WebContext = request.app.state.context
     async with _slot(request, access), AsyncExitStack() as stack:
@@ -133,6 +143,11 @@ async def _pushing(request: Request, access: GitAccess, body: Body) -> AsyncIter
             received = await stack.enter_async_context(spool(body, directory, IDLE_SECONDS))
         except TimeoutError:
             raise _timed_out() from None
+        if needs_quota:
+            # Other pushes may have used it while this one waited.
+            await context.repository_quota.check(access.organization_id)
+            size_bytes = received.size_bytes or 0
+            stack.callback(context.repository_quota.add, access.organization_id, size_bytes)
         async with changing_repository(context.db, access.repo_id):
             # Receiving and waiting may have taken minutes: the job may be cancelled by now, the
             # key revoked or the repository disconnected.

@@ -33,7 +33,9 @@ class PythonResolver:
         self._add_modules(paths)
         self._add_directories()
         projects = {
-            directory_of(path) for path, manifest in manifests.items() if _is_python(manifest)
+            directory_of(path)
+            for path, manifest in manifests.items()
+            if manifest.ecosystem == "PyPI"
         }
         self._roots = tuple(sorted(self._source_roots(projects)))
         self._nearest: dict[str, str] = {}
@@ -149,7 +151,3 @@ class PythonResolver:
             if file := self._modules.get(path):
                 return file
         return ""
-
-
-def _is_python(manifest: ParsedManifest) -> bool:
-    return manifest.ecosystem == "PyPI"

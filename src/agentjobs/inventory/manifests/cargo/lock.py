@@ -11,7 +11,7 @@ import msgspec
 
 from agentjobs.inventory.manifests.cargo.workspace import OWN
 from agentjobs.inventory.manifests.locks import Lock
-from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, parse_lock_toml
+from agentjobs.inventory.manifests.text import Warnings, parse_lock_toml
 from agentjobs.inventory.model import ParsedManifest
 
 ECOSYSTEM = "crates.io"
@@ -34,10 +34,7 @@ class _Crate(msgspec.Struct):
 
 
 def read_cargo_lock(content: bytes) -> ParsedManifest:
-    try:
-        document, reason = parse_lock_toml(content, _BULK)
-    except UnreadableManifest as error:
-        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
+    document, reason = parse_lock_toml(content, _BULK)
     warnings = Warnings((reason,) if reason else ())
     listed = document.get("package")
     entries = [*(listed if isinstance(listed, list) else []), document.get("root")]

@@ -14,7 +14,7 @@ from agentjobs.inventory.manifests.cargo.workspace import (
     complete,
     exact_version,
 )
-from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, parse_toml
+from agentjobs.inventory.manifests.text import Warnings, parse_toml, table_at
 from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 __all__ = ["complete", "read_cargo_lock", "read_cargo_toml"]
@@ -31,12 +31,9 @@ _TABLES: dict[str, Scope] = {
 
 
 def read_cargo_toml(content: bytes) -> ParsedManifest:
-    try:
-        manifest = parse_toml(content)
-    except UnreadableManifest as error:
-        return ParsedManifest(ECOSYSTEM, warnings=(str(error),))
-    workspace = _table(manifest, "workspace")
-    package = _table(manifest, "package") or _table(manifest, "project")
+    manifest = parse_toml(content)
+    workspace = table_at(manifest, "workspace")
+    package = table_at(manifest, "package") or table_at(manifest, "project")
     warnings = Warnings()
     return ParsedManifest(
         ECOSYSTEM,
@@ -56,10 +53,10 @@ def _members(workspace: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _requirements(manifest: Mapping[str, object], warnings: Warnings) -> Iterator[Requirement]:
-    targets = [t for t in _table(manifest, "target").values() if isinstance(t, dict)]
+    targets = [t for t in table_at(manifest, "target").values() if isinstance(t, dict)]
     for part in [manifest, *targets]:
         for table, scope in _TABLES.items():
-            for alias, value in _table(part, table).items():
+            for alias, value in table_at(part, table).items():
                 requirement = _requirement(alias, value, scope, warnings)
                 if requirement is not None:
                     yield requirement
@@ -89,15 +86,10 @@ def _requirement(alias: str, value: object, scope: Scope, warnings: Warnings) ->
 def _shared(workspace: Mapping[str, object], warnings: Warnings) -> dict[str, str]:
     """The dependencies that members may inherit: the crate and specifier for each name."""
     notes = {WORKSPACE: "yes"}
-    for alias, value in _table(workspace, "dependencies").items():
+    for alias, value in table_at(workspace, "dependencies").items():
         shared = _requirement(alias, value, "runtime", warnings)
         notes[SHARED + alias] = f"{shared.name} {shared.specifier}" if shared else ""
     return notes
-
-
-def _table(table: Mapping[str, object], key: str) -> dict[str, object]:
-    value = table.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> list[object]:

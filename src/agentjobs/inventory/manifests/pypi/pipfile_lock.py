@@ -27,10 +27,7 @@ _ENTRY = msgspec.json.Decoder(_Entry)
 def read_pipfile_lock(content: bytes) -> ParsedManifest:
     document = parse_json(content, _DOCUMENT)
     lock = Lock(Warnings())
-    direct = [
-        *_add(lock, document.default, "runtime"),
-        *_add(lock, document.develop, "dev"),
-    ]
+    direct = [*_add(lock, document.default, "runtime"), *_add(lock, document.develop, "dev")]
     return ParsedManifest(
         ECOSYSTEM,
         packages=lock.packages(),

@@ -4,7 +4,8 @@ import re
 from typing import Any
 
 from agentjobs.inventory.manifests.locks import Lock
-from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, is_version, normalize_name
+from agentjobs.inventory.manifests.pypi.lock_entries import add_entry, entry_key
+from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, normalize_name
 from agentjobs.inventory.manifests.text import Warnings, parse_lock_toml
 from agentjobs.inventory.model import ParsedManifest, Scope
 
@@ -18,24 +19,12 @@ def read_poetry_lock(content: bytes) -> ParsedManifest:
     entries = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
     for entry in entries:
         if not _is_local(entry):
-            _add(lock, entry)
+            add_entry(lock, entry, _scope(entry))
     for entry in entries:
         requires = entry.get("dependencies")
         names = [normalize_name(name) for name in requires] if isinstance(requires, dict) else []
-        lock.require(_key(entry), (at for name in names for at in lock.named(name)))
+        lock.require(entry_key(entry), (at for name in names for at in lock.named(name)))
     return ParsedManifest(ECOSYSTEM, packages=lock.packages(), warnings=lock.warnings.all())
-
-
-def _add(lock: Lock, entry: dict[str, Any]) -> None:
-    name, version = entry.get("name"), entry.get("version")
-    if isinstance(version, str) and not is_version(version):
-        lock.warnings.add(f"{str(name)[:100]} has the invalid version {version[:100]!r}")
-    key = normalize_name(name) if isinstance(name, str) else name
-    lock.add(_key(entry), key, version, _scope(entry))
-
-
-def _key(entry: dict[str, Any]) -> tuple[str, str]:
-    return str(entry.get("name")), str(entry.get("version"))
 
 
 def _scope(entry: dict[str, Any]) -> Scope:

@@ -12,7 +12,13 @@ from agentjobs.inventory.manifests.pypi.names import (
     normalize_name,
     parse_requirements,
 )
-from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, decode, parse_toml
+from agentjobs.inventory.manifests.text import (
+    UnreadableManifest,
+    Warnings,
+    decode,
+    parse_toml,
+    table_at,
+)
 from agentjobs.inventory.model import ParsedManifest, Requirement, Scope
 
 _MAX_SETUP_BYTES = 1 << 20
@@ -23,14 +29,13 @@ _MAX_SETUP_LINES = 5_000
 def read_pyproject(content: bytes) -> ParsedManifest:
     document = parse_toml(content)
     warnings = Warnings()
-    project, tool = _table(document, "project"), _table(document, "tool")
-    poetry, uv = _table(tool, "poetry"), _table(tool, "uv")
-    local = {
-        normalize_name(name) for name, source in _table(uv, "sources").items() if _is_local(source)
-    }
+    project, tool = table_at(document, "project"), table_at(document, "tool")
+    poetry, uv = table_at(tool, "poetry"), table_at(tool, "uv")
+    sources = table_at(uv, "sources")
+    local = {normalize_name(name) for name, source in sources.items() if _is_local(source)}
     requirements = [
         *_from_project(project, warnings),
-        *_from_groups(_table(document, "dependency-groups"), warnings),
+        *_from_groups(table_at(document, "dependency-groups"), warnings),
         *parse_requirements(
             uv.get("dev-dependencies"), "dev", "tool.uv.dev-dependencies", warnings
         ),
@@ -40,7 +45,7 @@ def read_pyproject(content: bytes) -> ParsedManifest:
         ECOSYSTEM,
         project=_name(project) or _name(poetry),
         requirements=limit_requirements((r for r in requirements if r.name not in local), warnings),
-        members=tuple(_members(_table(uv, "workspace"))),
+        members=tuple(_members(table_at(uv, "workspace"))),
         warnings=warnings.all(),
     )
 
@@ -49,8 +54,8 @@ def read_pipfile(content: bytes) -> ParsedManifest:
     document = parse_toml(content)
     warnings = Warnings()
     requirements = [
-        *_from_table(_table(document, "packages"), "runtime", "packages", warnings),
-        *_from_table(_table(document, "dev-packages"), "dev", "dev-packages", warnings),
+        *_from_table(table_at(document, "packages"), "runtime", "packages", warnings),
+        *_from_table(table_at(document, "dev-packages"), "dev", "dev-packages", warnings),
     ]
     limited = limit_requirements(requirements, warnings)
     return ParsedManifest(ECOSYSTEM, requirements=limited, warnings=warnings.all())
@@ -111,7 +116,7 @@ def _from_project(project: dict[str, Any], warnings: Warnings) -> Iterator[Requi
     yield from parse_requirements(
         project.get("dependencies"), "runtime", "project.dependencies", warnings
     )
-    for extra, texts in _table(project, "optional-dependencies").items():
+    for extra, texts in table_at(project, "optional-dependencies").items():
         where = f"project.optional-dependencies.{extra[:100]}"
         yield from parse_requirements(texts, "optional", where, warnings)
 
@@ -127,13 +132,13 @@ def _from_groups(groups: dict[str, Any], warnings: Warnings) -> Iterator[Require
 
 def _from_poetry(poetry: dict[str, Any], warnings: Warnings) -> Iterator[Requirement]:
     where = "tool.poetry.dependencies"
-    yield from _from_table(_table(poetry, "dependencies"), "runtime", where, warnings)
+    yield from _from_table(table_at(poetry, "dependencies"), "runtime", where, warnings)
     where = "tool.poetry.dev-dependencies"
-    yield from _from_table(_table(poetry, "dev-dependencies"), "dev", where, warnings)
-    groups = _table(poetry, "group")
+    yield from _from_table(table_at(poetry, "dev-dependencies"), "dev", where, warnings)
+    groups = table_at(poetry, "group")
     for group in groups:
         where = f"tool.poetry.group.{group[:100]}.dependencies"
-        dependencies = _table(_table(groups, group), "dependencies")
+        dependencies = table_at(table_at(groups, group), "dependencies")
         yield from _from_table(
             dependencies, "runtime" if group == "main" else "dev", where, warnings
         )
@@ -188,11 +193,6 @@ def _members(workspace: dict[str, Any]) -> Iterator[str]:
 def _name(table: dict[str, Any]) -> str:
     name = table.get("name")
     return normalize_name(name) if isinstance(name, str) and is_name(name) else ""
-
-
-def _table(document: dict[str, Any], key: str) -> dict[str, Any]:
-    value = document.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _split_lines(value: str) -> list[str]:

@@ -6,12 +6,8 @@ from typing import Any
 
 from agentjobs.inventory.manifests.bounds import limit_requirements
 from agentjobs.inventory.manifests.locks import Lock
-from agentjobs.inventory.manifests.pypi.names import (
-    ECOSYSTEM,
-    exact_version,
-    is_version,
-    normalize_name,
-)
+from agentjobs.inventory.manifests.pypi.lock_entries import add_entry, entry_key
+from agentjobs.inventory.manifests.pypi.names import ECOSYSTEM, exact_version, normalize_name
 from agentjobs.inventory.manifests.text import Warnings, parse_lock_toml
 from agentjobs.inventory.model import ParsedManifest, Requirement, Root, Scope
 
@@ -31,11 +27,11 @@ def read_uv_lock(content: bytes) -> ParsedManifest:
     for entry in entries:
         directory = _directory(entry)
         if directory is None:
-            _add(lock, entry)
+            add_entry(lock, entry)
         else:
             projects.append((directory, entry))
     for entry in entries:
-        lock.require(_key(entry), (at for at in _required(lock, entry)))
+        lock.require(entry_key(entry), (at for at in _required(lock, entry)))
     return ParsedManifest(
         ECOSYSTEM,
         project=next((str(e.get("name", "")) for at, e in projects if not at), ""),
@@ -46,17 +42,6 @@ def read_uv_lock(content: bytes) -> ParsedManifest:
         roots=tuple(Root(at, tuple(dict.fromkeys(_required(lock, e)))) for at, e in projects),
         warnings=warnings.all(),
     )
-
-
-def _add(lock: Lock, entry: dict[str, Any]) -> None:
-    name, version = entry.get("name"), entry.get("version")
-    if isinstance(version, str) and not is_version(version):
-        lock.warnings.add(f"{str(name)[:100]} has the invalid version {version[:100]!r}")
-    lock.add(_key(entry), normalize_name(name) if isinstance(name, str) else name, version)
-
-
-def _key(entry: dict[str, Any]) -> tuple[str, str]:
-    return str(entry.get("name")), str(entry.get("version"))
 
 
 def _directory(entry: dict[str, Any]) -> str | None:
@@ -80,7 +65,7 @@ def _required(lock: Lock, entry: dict[str, Any]) -> Iterator[int]:
         for required in _list(requirements):
             if not isinstance(required, dict):
                 continue
-            position = lock.position(_key(required))
+            position = lock.position(entry_key(required))
             if position is not None:
                 yield position
             elif "version" not in required and isinstance(required.get("name"), str):

@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from agentjobs.problems import Problem
 from agentjobs.tickets import trackers
-from agentjobs.tickets.trackers import ConfiguredTracker, NewTracker
+from agentjobs.tickets.rows import ConfiguredTracker
+from agentjobs.tickets.trackers import NewTracker
 from agentjobs.tickets.verify import check_tracker, verify_and_add, verify_and_replace
 from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
