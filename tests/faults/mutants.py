@@ -117,7 +117,7 @@ OF_OUTAGES: dict[str, Mutant] = {
     "starved-claims-all": Mutant(
         "two-jobs-lost",
         "2 jobs ran at a time",
-        (Edit("loops/load_control.py", "max(1, self._limit // 2)", "self._slots"),),
+        (Edit("loops/load_control.py", "max(1, self._current_limit() // 2)", "self._slots"),),
     ),
     # Of several events that are stored together, only the first one is delivered.
     "delivery-lost": Mutant(

@@ -9,13 +9,15 @@ from agentjobs.jobs.outcomes import Abandoned, LostSandbox, Outcome
 
 _FIRST_PAUSE_SECONDS = 1.0
 _MAX_PAUSE_SECONDS = 60.0
+# Jobs may run for hours, so time without a loss counts as well.
+_RECOVERY_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
 
 
 class LoadControl:
     """Halves the number after a job that the machine could not run, and adds one after each that
-    it could. Jobs that were claimed before the last loss say nothing new."""
+    it could, and every half minute. Jobs that were claimed before the last loss say nothing new."""
 
     def __init__(self, slots: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._slots = slots
@@ -27,7 +29,7 @@ class LoadControl:
 
     def free(self, active: int) -> int:
         """How many jobs may be claimed now, beside the active ones."""
-        return 0 if self._clock() < self._paused_until else max(0, self._limit - active)
+        return 0 if self._clock() < self._paused_until else max(0, self._current_limit() - active)
 
     def record(self, claimed_at: float, outcome: Outcome) -> None:
         if claimed_at < self._lost_at:
@@ -38,7 +40,7 @@ class LoadControl:
             self._limit = min(self._slots, self._limit + 1)
             return
         now = self._clock()
-        self._limit = max(1, self._limit // 2)
+        self._limit = max(1, self._current_limit() // 2)
         seconds = min(_FIRST_PAUSE_SECONDS * 2**self._losses, _MAX_PAUSE_SECONDS)
         self._losses += 1
         self._lost_at, self._paused_until = now, now + seconds
@@ -47,3 +49,7 @@ class LoadControl:
             seconds,
             self._limit,
         )
+
+    def _current_limit(self) -> int:
+        recovered = (self._clock() - self._lost_at) // _RECOVERY_SECONDS
+        return int(min(self._slots, self._limit + recovered))

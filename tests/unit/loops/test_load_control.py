@@ -21,15 +21,26 @@ def test_a_lost_lease_halves_the_jobs_at_once_and_each_that_ends_adds_one() -> N
     assert load.free(2) == 4
     limits = []
     for _ in range(3):
-        clock.now += 60
+        clock.now += 1
         load.record(clock(), Abandoned())
-        clock.now += 60
+        clock.now += 10
         limits.append(load.free(0))
     assert limits == [3, 1, 1]
     assert load.free(1) == 0
     for _ in range(9):
         load.record(clock(), DONE)
     assert load.free(0) == 6
+
+
+def test_time_without_a_loss_adds_jobs_although_none_ends() -> None:
+    clock = ManualClock()
+    load = LoadControl(4, clock)
+    load.record(clock(), Abandoned())
+    limits = []
+    for _ in range(4):
+        clock.now += 20
+        limits.append(load.free(0))
+    assert limits == [2, 3, 4, 4]
 
 
 def test_a_machine_without_processes_gets_no_jobs_for_longer_and_longer() -> None:
