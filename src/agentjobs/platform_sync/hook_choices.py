@@ -1,6 +1,6 @@
 """Turns the webhooks of connected repositories on and off."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from agentjobs.connections.connections import find_connection
 from agentjobs.connections.repositories import decide_hooks
@@ -11,8 +11,6 @@ from agentjobs.repos import hook_rows
 from agentjobs.repos.hook_rows import HookRow
 from agentjobs.store.database import Database, Transaction
 
-HookChange = Callable[[Transaction, Sequence[str]], Awaitable[None]]
-
 
 async def register_hooks(
     db: Database, organization: str, connection_name: str, names: Sequence[str], public_url: str
@@ -20,8 +18,7 @@ async def register_hooks(
     """For the named repositories, or without names for all that are connected. Raises Problem."""
     connection = await find_connection(db, organization, connection_name)
     decide_hooks(connection, public_url, with_hooks=True)
-    action = "forge.webhooks_registered"
-    return await _change(db, connection, names, hook_rows.request_hooks, action)
+    return await _change(db, connection, names, registers=True)
 
 
 async def remove_hooks(
@@ -29,15 +26,19 @@ async def remove_hooks(
 ) -> list[HookRow]:
     """A running service removes them from the platform. Raises Problem."""
     connection = await find_connection(db, organization, connection_name)
-    action = "forge.webhooks_removed"
-    return await _change(db, connection, names, hook_rows.request_removal, action)
+    return await _change(db, connection, names, registers=False)
 
 
 async def _change(
-    db: Database, connection: Connection, names: Sequence[str], change: HookChange, action: str
+    db: Database, connection: Connection, names: Sequence[str], *, registers: bool
 ) -> list[HookRow]:
     repo_ids = await _repo_ids(db, connection.id, names)
-    entry = audit.entry(action, connection.name, repositories=len(repo_ids))
+    change = hook_rows.request_hooks if registers else hook_rows.request_removal
+    entry = audit.entry(
+        "forge.webhooks_registered" if registers else "forge.webhooks_removed",
+        connection.name,
+        repositories=len(repo_ids),
+    )
 
     async def change_and_record(tx: Transaction) -> None:
         await change(tx, repo_ids)
