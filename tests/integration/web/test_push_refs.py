@@ -90,9 +90,9 @@ async def test_branches_of_other_jobs_are_not_read(server: GitServer, is_job: bo
     credential = await _job(server, server.platform.head())
     clone = await server.clone(credential)
     # git refuses a push when it reads a ref whose commit is missing.
-    (server.platform.git_dir / "packed-refs").write_text(
-        f"# pack-refs with: peeled fully-peeled sorted \n{MISSING} refs/heads/agentjobs/other\n"
-    )
+    packed = server.platform.git_dir / "packed-refs"
+    header, *refs = packed.read_text().splitlines()
+    packed.write_text("\n".join([header, f"{MISSING} refs/heads/agentjobs/other", *refs, ""]))
     commit_files(clone, {"new.txt": "1"}, "new")
     token, branch = (credential, BRANCH)
     if not is_job:
