@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -187,6 +188,19 @@ class LivePlatform:
     def request_count(self) -> int:
         """The number of API and git requests so far."""
         return self._do(lambda: len(self.server.calls) + len(self.server.git_requests))
+
+    def wait_until_quiet(self) -> int:
+        """The number of requests, once none has come for two seconds."""
+        last = (self.request_count(), time.monotonic())
+
+        def is_quiet() -> bool:
+            nonlocal last
+            if self.request_count() != last[0]:
+                last = (self.request_count(), time.monotonic())
+            return time.monotonic() - last[1] > 2
+
+        wait_until(is_quiet, "the platform to get no requests")
+        return last[0]
 
     # Hooks
 
