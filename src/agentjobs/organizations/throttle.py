@@ -61,15 +61,7 @@ def sign_in_warnings(settings: Settings) -> list[str]:
 
 async def count_attempt(db: Database, attempt: Attempt) -> None:
     """Count the attempt as failed until `uncount_attempt`. Raises Problem above the limit."""
-    wait_ms = await db.transact(_count, attempt)
-    if wait_ms is None:
-        return
-    seconds = max(1, math.ceil(wait_ms / SECOND_MS))
-    raise Problem(
-        "too_many_attempts",
-        f"Too many sign-in attempts. Try again in {math.ceil(seconds / 60)} minutes.",
-        retry_after_seconds=seconds,
-    )
+    await db.transact(_count, attempt)
 
 
 async def uncount_attempt(tx: Transaction, attempt: Attempt) -> None:
@@ -101,10 +93,10 @@ async def forget_failures(tx: Transaction, email: str) -> None:
     )
 
 
-async def _count(tx: Transaction, attempt: Attempt) -> int | None:
-    """None if the attempt is allowed, else how long to wait for the next one."""
+async def _count(tx: Transaction, attempt: Attempt) -> None:
+    """Raises Problem above a limit, which undoes all counts of the attempt: refused attempts must
+    neither count against the shared limits nor fill the store."""
     now = await tx.clock_ms()
-    # The narrowest limit first: a refused attempt must not count against the shared limits.
     for subject, limit in (
         (attempt.pair_subject, MAX_PER_PAIR),
         (attempt.address_subject, MAX_PER_ADDRESS),
@@ -112,8 +104,7 @@ async def _count(tx: Transaction, attempt: Attempt) -> int | None:
     ):
         until = None if subject is None else await _count_subject(tx, subject, limit, now)
         if until is not None:
-            return until - now
-    return None
+            raise _too_many_attempts(until - now)
 
 
 async def _count_subject(tx: Transaction, subject: str, limit: int, now: int) -> int | None:
@@ -130,6 +121,15 @@ async def _count_subject(tx: Transaction, subject: str, limit: int, now: int) ->
     )
     assert row is not None
     return row["since"] + WINDOW_MS if row["failures"] > limit else None
+
+
+def _too_many_attempts(wait_ms: int) -> Problem:
+    seconds = max(1, math.ceil(wait_ms / SECOND_MS))
+    return Problem(
+        "too_many_attempts",
+        f"Too many sign-in attempts. Try again in {math.ceil(seconds / 60)} minutes.",
+        retry_after_seconds=seconds,
+    )
 
 
 def _hash(email: str) -> str:
