@@ -1,5 +1,5 @@
 """A restored store starts paused and remembers when it was restored: jobs from before that may
-have run after the backup was made."""
+have run after the backup was made. Links that work once may have been used since then."""
 
 from agentjobs.organizations.effective_settings import setting_changed_at
 from agentjobs.organizations.pauses import pause_statement
@@ -14,7 +14,7 @@ def restore_statements(now: int) -> tuple[str, ...]:
         f" VALUES ('{_SETTING}', 'true', {now})"
         " ON CONFLICT (name) DO UPDATE SET updated_at = excluded.updated_at"
     )
-    return remember, pause_statement(now)
+    return remember, pause_statement(now), "DELETE FROM sign_in_links"
 
 
 async def restored_at(db: Database) -> int | None:

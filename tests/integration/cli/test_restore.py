@@ -146,6 +146,19 @@ def test_a_restored_store_is_complete_and_runs_nothing_until_resumed(
     other.run(lambda db, harness: check_that_nothing_starts(db, harness, running, queued))
 
 
+def test_a_link_that_was_used_after_the_backup_does_not_work_again(store, other, tmp_path):
+    store.agentjobs("users", "add", "ada@example.com")
+    links = [
+        store.agentjobs("users", verb, "ada@example.com").out.strip()
+        for verb in ("reset-link", "sign-in-link")
+    ]
+    assert all("?token=" in link for link in links)
+    assert store.agentjobs("backup", str(tmp_path / "backup")).exit_code == 0
+    assert other.restore(tmp_path / "backup", "--without-key").exit_code == 0
+    assert other.rows("SELECT email FROM users WHERE email LIKE 'ada@%'") == [("ada@example.com",)]
+    assert other.rows("SELECT hash FROM sign_in_links") == []
+
+
 async def check_that_nothing_starts(db, harness, running, queued):
     assert await rescue_lost_jobs(db, harness.context.settings) == [running]
     rows = await db.fetch_all("SELECT id, status FROM jobs WHERE lease_owner IS NULL ORDER BY id")
