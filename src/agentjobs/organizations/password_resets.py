@@ -10,7 +10,7 @@ from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations import audit
 from agentjobs.organizations.memberships import ADMIN
 from agentjobs.organizations.passwords import check_password, hash_password
-from agentjobs.organizations.sessions import delete_sessions
+from agentjobs.organizations.sessions import Origin, delete_sessions, open_session
 from agentjobs.organizations.throttle import (
     Attempt,
     count_attempt,
@@ -19,6 +19,7 @@ from agentjobs.organizations.throttle import (
 )
 from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
 from agentjobs.problems import Problem
+from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 
@@ -52,7 +53,8 @@ class _Reset(msgspec.Struct, frozen=True, kw_only=True):
     hashed_token: bytes
     password_hash: str
     attempt: Attempt
-    entry: audit.Entry
+    origin: Origin
+    replacing: str | None
 
 
 async def create_reset_link(
@@ -87,8 +89,17 @@ async def find_reset_link(db: Database, token: str) -> ResetLink:
     return link
 
 
-async def reset_password(db: Database, token: str, new: str, address: str) -> ResetLink:
-    """Ends all sessions of the account; the link becomes invalid."""
+async def reset_password(
+    db: Database,
+    settings: Settings,
+    token: str,
+    new: str,
+    origin: Origin,
+    *,
+    replacing: str | None = None,
+) -> str:
+    """Ends all sessions of the account and returns the token of a new one. The link becomes
+    invalid."""
     # Anyone can send any text: refuse malformed tokens without a write transaction.
     if not is_well_formed(token, RESET_PREFIX):
         raise _not_valid()
@@ -96,20 +107,19 @@ async def reset_password(db: Database, token: str, new: str, address: str) -> Re
     if link is not None:
         check_password(new, link.email)
     # Not by e-mail address: whoever guessed the old password too often may use the link.
-    attempt = Attempt(token, address)
+    attempt = Attempt(token, origin.address)
     await count_attempt(db, attempt)
     if link is None:
         raise _not_valid()
-    actor = audit.acting_user(link.user_id, link.name or link.email, address)
     reset = _Reset(
         link=link,
         hashed_token=token_hash(token),
         password_hash=await hash_password(new),
         attempt=attempt,
-        entry=audit.Entry(actor, "password.reset", link.email, {}),
+        origin=origin,
+        replacing=replacing,
     )
-    await db.transact(_reset, reset)
-    return link
+    return await db.transact(_reset, settings, reset)
 
 
 async def _find(db: Database, token: str) -> ResetLink | None:
@@ -198,8 +208,8 @@ def _check(
         )
 
 
-async def _reset(tx: Transaction, reset: _Reset) -> None:
-    user_id = reset.link.user_id
+async def _reset(tx: Transaction, settings: Settings, reset: _Reset) -> str:
+    link, origin = reset.link, reset.origin
     # Only one of two concurrent requests deletes the row.
     deleted = await tx.execute(
         "DELETE FROM sign_in_links WHERE hash IN"
@@ -211,13 +221,25 @@ async def _reset(tx: Transaction, reset: _Reset) -> None:
         raise _not_valid()
     await tx.execute(
         "UPDATE users SET password_hash = :password_hash WHERE id = :id",
-        id=user_id,
+        id=link.user_id,
         password_hash=reset.password_hash,
     )
-    await delete_sessions(tx, user_id)
+    await delete_sessions(tx, link.user_id)
     await uncount_attempt(tx, reset.attempt)
-    await forget_failures(tx, reset.link.email)
-    await audit.write_for_user(tx, user_id, reset.entry)
+    await forget_failures(tx, link.email)
+    actor = audit.acting_user(link.user_id, link.name or link.email, origin.address)
+    await audit.write_for_user(
+        tx, link.user_id, audit.Entry(actor, "password.reset", link.email, {})
+    )
+    # Not afterwards: the password may change again, which must end this session as well.
+    return await open_session(
+        tx,
+        settings,
+        link.user_id,
+        origin,
+        replacing=reset.replacing,
+        how="password reset link",
+    )
 
 
 def _not_valid() -> Problem:

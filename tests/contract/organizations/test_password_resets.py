@@ -1,6 +1,7 @@
 """Password reset links and operators, on both stores."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,6 @@ from tests.support.users import (
 
 SETTINGS = settings_of()
 NEW_PASSWORD = "another horse battery"
-ADDRESS = ORIGIN.address
 NOT_VALID = "reset_link_not_valid"
 
 
@@ -64,6 +64,10 @@ async def ada(database: Database, acme: str) -> User:
     return await member(database, acme, "ada@example.com")
 
 
+async def reset(database: Database, token: str, password: str) -> str:
+    return await reset_password(database, SETTINGS, token, password, ORIGIN)
+
+
 async def test_a_link_sets_a_password_once_and_ends_all_sessions(
     database: Database, acme: str, ada: User
 ) -> None:
@@ -76,28 +80,30 @@ async def test_a_link_sets_a_password_once_and_ends_all_sessions(
     # Nothing has changed so far, and the address may have guessed too often.
     assert len(await list_sessions(database, ada.id)) == 1
     for _ in range(MAX_PER_PAIR):
-        await count_attempt(database, Attempt(ada.email, ADDRESS))
-    assert (await reset_password(database, token, NEW_PASSWORD, ADDRESS)).user_id == ada.id
-    assert await list_sessions(database, ada.id) == []
-    await sign_in_with_password(database, SETTINGS, ada.email, NEW_PASSWORD, ORIGIN)
-    assert await problem_of(find_reset_link(database, token)) == NOT_VALID
-    assert await problem_of(reset_password(database, token, PASSWORD, ADDRESS)) == NOT_VALID
+        await count_attempt(database, Attempt(ada.email, ORIGIN.address))
+    viewer = await find_viewer(database, SETTINGS, await reset(database, token, NEW_PASSWORD))
+    assert viewer is not None
+    assert viewer.user_id == ada.id
+    assert [each.hash for each in await list_sessions(database, ada.id)] == [viewer.session]
     logged = [action for action, _ in await actions(database, acme)]
     assert logged[-3:] == ["password.reset_link_created", "password.reset", "user.signed_in"]
+    await sign_in_with_password(database, SETTINGS, ada.email, NEW_PASSWORD, ORIGIN)
+    assert await problem_of(find_reset_link(database, token)) == NOT_VALID
+    assert await problem_of(reset(database, token, PASSWORD)) == NOT_VALID
 
 
 async def test_neither_kind_of_link_is_accepted_as_the_other(
     database: Database, acme: str, ada: User
 ) -> None:
-    _, reset = await create_reset_link(database, ada.id, organization_id=acme)
+    _, reset_token = await create_reset_link(database, ada.id, organization_id=acme)
     sign_in = await create_link(database, ada.id)
-    assert await problem_of(use_link(database, SETTINGS, reset, ORIGIN)) == "link_not_valid"
-    assert await problem_of(reset_password(database, sign_in, PASSWORD, ADDRESS)) == NOT_VALID
+    assert await problem_of(use_link(database, SETTINGS, reset_token, ORIGIN)) == "link_not_valid"
+    assert await problem_of(reset(database, sign_in, PASSWORD)) == NOT_VALID
     # Even with the prefix of the other kind.
     await write(database, "UPDATE sign_in_links SET purpose = 'password_reset'")
     assert await problem_of(use_link(database, SETTINGS, sign_in, ORIGIN)) == "link_not_valid"
     await write(database, "UPDATE sign_in_links SET purpose = 'sign_in'")
-    assert await problem_of(reset_password(database, reset, PASSWORD, ADDRESS)) == NOT_VALID
+    assert await problem_of(reset(database, reset_token, PASSWORD)) == NOT_VALID
 
 
 async def test_a_link_expires_after_a_day_and_a_newer_one_replaces_it(
@@ -109,7 +115,7 @@ async def test_a_link_expires_after_a_day_and_a_newer_one_replaces_it(
     assert await problem_of(find_reset_link(database, first)) == NOT_VALID
     await find_reset_link(database, second)
     await write(database, "UPDATE sign_in_links SET expires_at = :now", now=now_ms() - 60_000)
-    assert await problem_of(reset_password(database, second, PASSWORD, ADDRESS)) == NOT_VALID
+    assert await problem_of(reset(database, second, PASSWORD)) == NOT_VALID
     assert await prune_sign_ins(database, now_ms(), idle_hours=1, session_days=1) == 1
     _, third = await create_reset_link(database, ada.id)
     await revoke_link(database, third)
@@ -123,11 +129,11 @@ async def test_admins_reset_only_accounts_of_no_other_organization(
     _, early = await create_reset_link(database, ada.id, organization_id=acme)
     await add_member(database, other, ada.id, "viewer")
     # The account has become that of two organizations.
-    assert await problem_of(reset_password(database, early, PASSWORD, ADDRESS)) == NOT_VALID
+    assert await problem_of(reset(database, early, PASSWORD)) == NOT_VALID
     refused = create_reset_link(database, ada.id, organization_id=acme)
     assert await problem_of(refused) == "other_organizations"
     _, token = await create_reset_link(database, ada.id, organization_id=acme, is_by_operator=True)
-    await reset_password(database, token, PASSWORD, ADDRESS)
+    await reset(database, token, PASSWORD)
     third = await organization(database, "third")
     refused = create_reset_link(database, ada.id, organization_id=third, is_by_operator=True)
     assert await problem_of(refused) == "member_not_found"
@@ -153,11 +159,11 @@ async def test_a_link_stops_working_when_its_creator_is_no_longer_an_admin(
     await add_member(database, await organization(database, "other"), creator.id, "admin")
     await set_role(database, acme, creator.id, "member")
     assert await problem_of(find_reset_link(database, token)) == NOT_VALID
-    assert await problem_of(reset_password(database, token, PASSWORD, ADDRESS)) == NOT_VALID
+    assert await problem_of(reset(database, token, PASSWORD)) == NOT_VALID
     await set_role(database, acme, creator.id, "admin")
     token = await _link_by(database, creator, ada, acme)
     await remove_member(database, acme, creator.id)
-    assert await problem_of(reset_password(database, token, PASSWORD, ADDRESS)) == NOT_VALID
+    assert await problem_of(reset(database, token, PASSWORD)) == NOT_VALID
 
 
 async def test_a_link_by_an_operator_stops_working_when_they_are_no_longer_one(
@@ -169,7 +175,7 @@ async def test_a_link_by_an_operator_stops_working_when_they_are_no_longer_one(
     token = await _link_by(database, creator, ada, acme, is_by_operator=True)
     await find_reset_link(database, token)
     await remove_operator(database, creator)
-    assert await problem_of(reset_password(database, token, PASSWORD, ADDRESS)) == NOT_VALID
+    assert await problem_of(reset(database, token, PASSWORD)) == NOT_VALID
 
 
 async def test_ending_sessions_of_an_admin_revokes_the_links_that_they_created(
@@ -199,7 +205,7 @@ async def test_ending_sessions_of_an_admin_revokes_the_links_that_they_created(
     token = await _link_by(database, creator, ada, acme)
     await sign_member_out(database, other, creator.id)
     await end_session(database, session)
-    await reset_password(database, token, PASSWORD, ADDRESS)
+    await reset(database, token, PASSWORD)
 
 
 async def test_operators_and_ones_own_account_are_not_reset_by_admins(
@@ -210,7 +216,7 @@ async def test_operators_and_ones_own_account_are_not_reset_by_admins(
         assert await problem_of(refused) == "own_password"
     _, early = await create_reset_link(database, ada.id, organization_id=acme)
     await add_operator(database, ada)
-    assert await problem_of(reset_password(database, early, PASSWORD, ADDRESS)) == NOT_VALID
+    assert await problem_of(reset(database, early, PASSWORD)) == NOT_VALID
     for is_by_operator in (False, True):
         refused = create_reset_link(
             database, ada.id, organization_id=acme, is_by_operator=is_by_operator
@@ -218,7 +224,7 @@ async def test_operators_and_ones_own_account_are_not_reset_by_admins(
         assert await problem_of(refused) == "operator_account"
     # The command line may.
     _, token = await create_reset_link(database, ada.id)
-    await reset_password(database, token, PASSWORD, ADDRESS)
+    await reset(database, token, PASSWORD)
 
 
 async def test_accounts_of_the_provider_and_without_membership_have_no_link(
@@ -236,14 +242,11 @@ async def test_weak_passwords_keep_the_link_and_guesses_are_limited(
     database: Database, acme: str, ada: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token = await create_reset_link(database, ada.id, organization_id=acme)
-    assert await problem_of(reset_password(database, token, "short", ADDRESS)) == "weak_password"
+    assert await problem_of(reset(database, token, "short")) == "weak_password"
     await find_reset_link(database, token)
     unknown = (await create_reset_link(database, ada.id))[1]
     await revoke_link(database, unknown)
-    codes = [
-        await problem_of(reset_password(database, unknown, PASSWORD, ADDRESS))
-        for _ in range(MAX_PER_PAIR + 1)
-    ]
+    codes = [await problem_of(reset(database, unknown, PASSWORD)) for _ in range(MAX_PER_PAIR + 1)]
     assert codes == [NOT_VALID] * MAX_PER_PAIR + ["too_many_attempts"]
 
     def transact(*_: object, **__: object) -> None:
@@ -251,7 +254,7 @@ async def test_weak_passwords_keep_the_link_and_guesses_are_limited(
 
     monkeypatch.setattr(database, "transact", transact)
     for wrong in ("", "ajr_" + "0" * 38, "\0", "\udc80"):
-        assert await problem_of(reset_password(database, wrong, PASSWORD, ADDRESS)) == NOT_VALID
+        assert await problem_of(reset(database, wrong, PASSWORD)) == NOT_VALID
 
 
 async def test_only_one_of_two_concurrent_uses_of_a_link_succeeds(
@@ -259,10 +262,29 @@ async def test_only_one_of_two_concurrent_uses_of_a_link_succeeds(
 ) -> None:
     _, token = await create_reset_link(database, ada.id, organization_id=acme)
     outcomes = await asyncio.gather(
-        *(reset_password(database, token, f"{PASSWORD} {n}", ADDRESS) for n in range(3)),
+        *(reset(database, token, f"{PASSWORD} {n}") for n in range(3)),
         return_exceptions=True,
     )
     assert sorted(each.code for each in outcomes if isinstance(each, Problem)) == [NOT_VALID] * 2
+
+
+async def test_a_password_set_right_after_a_reset_ends_the_session_of_the_reset(
+    database: Database, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = await create_reset_link(database, ada.id)
+    transact = database.transact
+
+    async def transact_before_another_change(work: Any, *args: Any, **options: Any) -> Any:
+        result = await transact(work, *args, **options)
+        row = await database.fetch_one("SELECT password_hash FROM users")
+        if row is not None and row["password_hash"] is not None:
+            monkeypatch.setattr(database, "transact", transact)
+            await set_password(database, ada.id, PASSWORD)
+        return result
+
+    monkeypatch.setattr(database, "transact", transact_before_another_change)
+    await reset(database, token, NEW_PASSWORD)
+    assert await list_sessions(database, ada.id) == []
 
 
 async def test_operators_are_added_and_removed_with_entries_in_the_services_log(

@@ -3,7 +3,6 @@
 from starlette.responses import Response
 
 from agentjobs.organizations.password_resets import find_reset_link, reset_password
-from agentjobs.organizations.sessions import start_session
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.page_route import PublicRoute, Routes
 from agentjobs.web.dashboard.request_context import AnonymousRequest
@@ -21,14 +20,13 @@ async def submit(request: AnonymousRequest) -> Response:
     try:
         if form.raw("new") != form.raw("again"):
             raise Problem("weak_password", "The two passwords do not match.")
-        link = await reset_password(request.db, token, form.raw("new"), request.origin.address)
-        session = await start_session(
+        session = await reset_password(
             request.db,
             request.settings,
-            link.user_id,
+            token,
+            form.raw("new"),
             request.origin,
             replacing=current_token(request),
-            how="password reset link",
         )
     except Problem as problem:
         return await _page(request, token, problem)
