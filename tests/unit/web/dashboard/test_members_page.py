@@ -166,6 +166,27 @@ async def test_a_rejected_new_password_keeps_the_link(sample_dashboard, new, aga
     assert (await browser.open(address)).status == 200
 
 
+async def test_only_a_form_of_this_site_uses_a_reset_link(sample_dashboard):
+    row = await sample_dashboard.db.fetch_one(
+        "SELECT id FROM users WHERE email = 'member@acme.example'"
+    )
+    _, token = await create_reset_link(sample_dashboard.db, row["id"])
+    http, address = sample_dashboard.anonymous.http, f"/password-reset?token={token}"
+    form = {"token": token, "new": "a quite new password", "again": "a quite new password"}
+    for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        refused = await http.post("/password-reset", data=form, headers=headers)
+        assert refused.status_code == 403
+    too_long = await http.post("/password-reset", data={**form, "name": "x" * 1_000_000})
+    assert too_long.status_code == 413
+    # Programs that preview links open them first.
+    for method in ("HEAD", "GET", "GET"):
+        opened = await http.request(method, address)
+        assert (opened.status_code, "set-cookie" in opened.headers) == (200, False)
+        assert opened.headers["cache-control"] == "private, no-store"
+        assert opened.headers["referrer-policy"] == "same-origin"
+    assert (await http.post("/password-reset", data=form)).status_code == 303
+
+
 async def test_the_last_administrator_cannot_be_demoted_or_removed(sample_dashboard):
     row = await sample_dashboard.db.fetch_one(
         "SELECT id FROM users WHERE email = 'admin@acme.example'"
