@@ -15,7 +15,6 @@ from agentjobs.git.process import stop_git
 
 _COMMAND = "from agentjobs.agents.result_check import main; main()"
 _CPU_SECONDS = 10
-_TIMEOUT_SECONDS = 120
 _MEMORY_BYTES = 512 * 1024**2
 _BUFFER_BYTES = 64 * 1024
 _STDERR_BYTES = 4 * 1024
@@ -35,10 +34,8 @@ async def result_faults(schema: Mapping[str, Any], content: bytes) -> list[str]:
     lower_priority(child.pid)
     request = msgspec.msgpack.encode({"schema": schema, "content": content})
     try:
-        async with asyncio.timeout(_TIMEOUT_SECONDS):
-            return await _exchange(child, request)
-    except TimeoutError:
-        return [f"checking it takes more than {_TIMEOUT_SECONDS} seconds"]
+        # Only its CPU time is limited: on a busy machine it may wait for minutes to get any.
+        return await _exchange(child, request)
     finally:
         await stop_git(child)
 

@@ -30,7 +30,7 @@ from agentjobs.weighted_cache import WeightedCache
 
 MAX_PULLS = 20
 # For one reading of all open pull requests.
-PROPOSED_SECONDS = 120
+PROPOSED_SECONDS = 600
 _RETRY_SECONDS = 5.0
 # With more manifests, whole trees are compared: a command line is limited.
 _MAX_COMPARED = 200
