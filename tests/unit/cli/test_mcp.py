@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from mcp_types import CallToolResult
 
-from agentjobs.cli.mcp.remote_api import RemoteApi
-from agentjobs.web.mcp.rest_api import RestError, RestRequest, fetch_json
+from agentjobs.web.mcp.server import build_server
+from agentjobs.web.mcp.tool_client import ToolClient, current_client
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -25,8 +26,8 @@ def refuse_connection(_: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("connection refused")
 
 
-def api_with(answer: Answer) -> RemoteApi:
-    return RemoteApi(
+def client_with(answer: Answer) -> ToolClient:
+    return ToolClient(
         "http://service.example",
         "ajk_1",
         transport=httpx.MockTransport(answer),
@@ -45,7 +46,7 @@ async def _no_pause(_: float) -> None:
         (
             lambda _: httpx.Response(200, html="<h1>Sign in</h1>"),
             "unexpected_response",
-            "unexpected document",
+            "web page",
         ),
         (lambda _: httpx.Response(502, html="<h1>Bad gateway</h1>"), "unexpected_response", "502"),
         (lambda _: httpx.Response(302, headers={"Location": "/x"}), "unexpected_response", "/x"),
@@ -61,11 +62,13 @@ async def _no_pause(_: float) -> None:
 async def test_a_service_that_does_not_answer_is_an_error_that_says_why(
     answer: Answer, code: str, part: str
 ) -> None:
-    async with api_with(answer) as api:
-        with pytest.raises(RestError) as caught:
-            await fetch_json(api, RestRequest("GET", "/agents"))
-        assert (caught.value.code, part in caught.value.message) == (code, True)
-        assert not await api.is_read_only()
+    async with client_with(answer) as client:
+        current_client.set(client)
+        result = await build_server().call_tool("list_agents", {})
+        assert isinstance(result, CallToolResult)
+        error = result.structured_content["error"]
+        assert (result.is_error, error["code"], part in error["message"]) == (True, code, True)
+        assert not await client.is_read_only()
 
 
 async def test_the_scopes_of_the_key_are_read_once() -> None:
@@ -75,9 +78,9 @@ async def test_the_scopes_of_the_key_are_read_once() -> None:
         asked.append(request.url.path)
         return httpx.Response(200, json=ME)
 
-    async with api_with(answer) as api:
-        assert await api.is_read_only()
-        assert await api.is_read_only()
+    async with client_with(answer) as client:
+        assert await client.is_read_only()
+        assert await client.is_read_only()
     assert asked == ["/v1/me"]
 
 
@@ -88,11 +91,13 @@ async def test_a_lost_response_does_not_create_a_second_job() -> None:
         keys.append(request.headers["Idempotency-Key"])
         if len(keys) == 1:
             raise httpx.ReadError("connection reset")
-        return httpx.Response(202, json={})
+        receipt = {"job_id": "job_1", "status": "queued", "estimated_start_ms": 0}
+        return httpx.Response(202, json=receipt)
 
-    async with api_with(answer) as api:
-        await api.send(RestRequest("POST", "/jobs", body={"repo": "acme/shop"}))
-        await api.send(RestRequest("POST", "/jobs", body={"repo": "acme/shop"}))
+    async with client_with(answer) as client:
+        current_client.set(client)
+        for _ in range(2):
+            await build_server().call_tool("create_job", {"repo": "acme/shop", "agent": "fixer"})
     first, second, third = keys
     assert first == second != third
 

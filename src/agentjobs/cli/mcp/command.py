@@ -1,6 +1,6 @@
 """`agentjobs mcp`: the Model Context Protocol on stdin and stdout, as a client of the HTTP API."""
 
-from agentjobs.cli.contexts.connection import ContextName, choose_connection
+from agentjobs.cli.contexts.connection import Connection, ContextName, choose_connection
 
 
 def mcp(context: ContextName = None) -> None:
@@ -14,9 +14,17 @@ def mcp(context: ContextName = None) -> None:
 
     # Before the slow imports, so that a wrong setting is reported at once.
     connection = choose_connection(context)
-
-    from agentjobs.cli.mcp.stdio import serve
-
     # Otherwise Ctrl-C would wait for the thread that reads stdin.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    asyncio.run(serve(connection))
+    asyncio.run(_serve(connection))
+
+
+async def _serve(connection: Connection) -> None:
+    """Serves one client until it closes stdin."""
+    from agentjobs.web.mcp.server import build_server
+    from agentjobs.web.mcp.tool_client import ToolClient, current_client
+
+    ca_file = connection.ca_file
+    async with ToolClient(connection.url, connection.api_key, ca_file=ca_file) as client:
+        current_client.set(client)
+        await build_server().run_stdio_async()

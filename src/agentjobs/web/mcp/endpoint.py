@@ -20,10 +20,8 @@ from agentjobs.web.api.requests import check_content_encoding, read_json
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.origins import has_own_origin
 from agentjobs.web.exchange import EXCHANGE, Exchange
-from agentjobs.web.mcp.in_process_api import InProcessApi
-from agentjobs.web.mcp.rest_api import RestApi
 
-ServePost = Callable[[RestApi, Scope, bytes, Send], Coroutine[Any, Any, None]]
+ServePost = Callable[[Scope, bytes, Send], Coroutine[Any, Any, None]]
 
 PATH = "/mcp"
 
@@ -56,7 +54,7 @@ class McpEndpoint:
         content = await read_json(scope, receive)
         if self._serve_post is None:
             self._serve_post = await asyncio.to_thread(_import_transport)
-        serving = self._serve_post(InProcessApi(scope), scope, content, send)
+        serving = self._serve_post(scope, content, send)
         if await run_while_connected(serving, receive) is Interruption.CLIENT:
             raise ClientDisconnect
 

@@ -1,171 +1,111 @@
-"""The MCP server of one caller: tools and resources in the protocol's own types.
+"""The MCP server: tools and resources for the caller of `current_client`.
 
 Importing this module takes most of a second, so only code that serves MCP does.
 """
 
 import logging
-from collections.abc import Mapping
-from functools import cache, partial
+from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 import mcp_types as types
 from mcp.server.caching import CacheHint
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.shared.exceptions import MCPError
+from pydantic import AnyUrl, ValidationError
 
-from agentjobs.json_fields import fields_of
-from agentjobs.web.mcp.arguments import argument_faults, input_schema
 from agentjobs.web.mcp.listings import describe_briefly, recent_jobs
-from agentjobs.web.mcp.resources import ALL_JOBS, JOB_RESOURCES, RECENT_JOBS, read_resource
-from agentjobs.web.mcp.rest_api import RestApi, RestError
-from agentjobs.web.mcp.tool import Tool, ToolCall, ToolResult
-from agentjobs.web.mcp.tools import INSTRUCTIONS, TOOLS
-
-Context = ServerRequestContext[Any, Any]
+from agentjobs.web.mcp.protocol import invalid_arguments, protocol_error, tool_error
+from agentjobs.web.mcp.resources import ALL_JOBS, JSON, RECENT_JOBS, RESOURCES
+from agentjobs.web.mcp.tool_client import current_client
+from agentjobs.web.mcp.tools import INSTRUCTIONS, build_tools
+from agentjobs_client import ApiError, ClientError
 
 # A key's scopes rarely change, and the API refuses tools that it may not use anyway.
 _LISTING_CACHE = CacheHint(ttl_ms=600_000, scope="private")
-_TOOLS_BY_NAME = {tool.name: tool for tool in TOOLS}
 # Otherwise invalid messages of clients would fill the log.
 logging.getLogger("mcp").setLevel(logging.ERROR)
 
 
-def build_server(api: RestApi) -> Server[Any]:
-    return Server(
+@cache
+def build_server() -> "ToolServer":
+    server = ToolServer(
         "agentjobs",
         title="agentjobs",
-        version=_version(),
+        version=version("agentjobs"),
         instructions=INSTRUCTIONS,
-        cache_hints={
-            "tools/list": _LISTING_CACHE,
-            "resources/templates/list": _LISTING_CACHE,
-        },
-        get_tool_input_schema=_schema_of,
-        on_list_tools=partial(_list_tools, api),
-        on_call_tool=partial(_call_tool, api),
-        on_list_resources=partial(_list_resources, api),
-        on_list_resource_templates=_list_templates,
-        on_read_resource=partial(_read_resource, api),
+        tools=build_tools(),
+        log_level="ERROR",
+        cache_hints={"tools/list": _LISTING_CACHE, "resources/templates/list": _LISTING_CACHE},
+        # There are no messages outside of a response.
+        subscriptions=False,
     )
-
-
-async def _list_tools(api: RestApi, _context: Context, _params: Any) -> types.ListToolsResult:
-    is_read_only = await api.is_read_only()
-    listed = [_describe_tool(tool) for tool in TOOLS if tool.is_read_only or not is_read_only]
-    return types.ListToolsResult(tools=listed)
-
-
-async def _call_tool(
-    api: RestApi, context: Context, params: types.CallToolRequestParams
-) -> types.CallToolResult:
-    tool = _TOOLS_BY_NAME.get(params.name)
-    if tool is None:
-        raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:100]!r}.")
-    try:
-        result = await _run(tool, api, context, params.arguments or {})
-    except RestError as error:
-        return _tool_error(error)
-    return types.CallToolResult(
-        content=[types.TextContent(text=result.text)], structured_content=dict(result.content)
-    )
-
-
-async def _run(
-    tool: Tool, api: RestApi, context: Context, arguments: Mapping[str, Any]
-) -> ToolResult:
-    if faults := argument_faults(arguments, tool.arguments):
-        raise RestError("validation_failed", "Correct these arguments and call again.", faults)
-    checked = tool.arguments(**fields_of(arguments, tool.arguments))
-    return await tool.run(ToolCall(api, checked, context.session.report_progress))
-
-
-async def _list_resources(
-    api: RestApi, _context: Context, _params: Any
-) -> types.ListResourcesResult:
-    try:
-        jobs = await recent_jobs(api, RECENT_JOBS)
-    except RestError as error:
-        raise _protocol_error(error) from None
-    recent = [
-        types.Resource(
-            uri=f"{ALL_JOBS}/{job['job_id']}",
-            name=job["job_id"],
-            description=describe_briefly(job),
-            mime_type="application/json",
+    for resource in RESOURCES:
+        register = server.resource(
+            resource.uri,
+            name=resource.name,
+            description=resource.description,
+            mime_type=resource.media_type,
         )
-        for job in jobs
-    ]
-    description = f"The {RECENT_JOBS} newest jobs."
-    newest = types.Resource(
-        uri=ALL_JOBS, name="jobs", description=description, mime_type="application/json"
-    )
-    return types.ListResourcesResult(resources=[newest, *recent])
+        register(resource.read)
+    return server
 
 
-async def _list_templates(_context: Context, _params: Any) -> types.ListResourceTemplatesResult:
-    return types.ListResourceTemplatesResult(
-        resource_templates=[
-            types.ResourceTemplate(
-                uri_template=each.template,
-                name=each.name,
-                description=each.description,
-                mime_type=each.media_type,
+class ToolServer(MCPServer[Any]):
+    """Errors of the API become results that a model can read, or errors of the protocol."""
+
+    async def list_tools(self) -> list[types.Tool]:
+        tools = await super().list_tools()
+        if await current_client.get().is_read_only():
+            return [tool for tool in tools if tool.annotations and tool.annotations.read_only_hint]
+        return tools
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        # Some models send null for what they leave out.
+        given = {key: value for key, value in arguments.items() if value is not None}
+        try:
+            return await super().call_tool(name, given, context)
+        except ToolError as error:
+            match error.__cause__:
+                case ValidationError() as invalid:
+                    return tool_error(invalid_arguments(invalid))
+                case ClientError() as refused:
+                    return tool_error(refused)
+                case None:
+                    message = f"There is no tool {name[:100]!r}."
+                    raise MCPError(types.INVALID_PARAMS, message) from None
+            raise
+
+    async def list_resources(self) -> list[types.Resource]:
+        try:
+            jobs = await recent_jobs(RECENT_JOBS)
+        except ClientError as error:
+            raise protocol_error(error) from None
+        recent = [
+            types.Resource(
+                uri=f"{ALL_JOBS}/{job.job_id}",
+                name=job.job_id,
+                description=describe_briefly(job),
+                mime_type=JSON,
             )
-            for each in JOB_RESOURCES
+            for job in jobs
         ]
-    )
+        return [*await super().list_resources(), *recent]
 
-
-async def _read_resource(
-    api: RestApi, _context: Context, params: types.ReadResourceRequestParams
-) -> types.ReadResourceResult:
-    uri = str(params.uri)
-    try:
-        content = await read_resource(api, uri)
-    except RestError as error:
-        raise _protocol_error(error) from None
-    text = types.TextResourceContents(uri=uri, mime_type=content.media_type, text=content.text)
-    return types.ReadResourceResult(contents=[text])
-
-
-@cache
-def _version() -> str:
-    # Reading it takes a millisecond.
-    return version("agentjobs")
-
-
-def _schema_of(name: str) -> Mapping[str, Any] | None:
-    tool = _TOOLS_BY_NAME.get(name)
-    return None if tool is None else _describe_tool(tool).input_schema
-
-
-@cache
-def _describe_tool(tool: Tool) -> types.Tool:
-    return types.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=input_schema(tool.arguments),
-        annotations=types.ToolAnnotations(
-            read_only_hint=tool.is_read_only,
-            destructive_hint=tool.is_destructive,
-            idempotent_hint=tool.is_idempotent,
-            open_world_hint=tool.is_open_world,
-        ),
-    )
-
-
-def _tool_error(error: RestError) -> types.CallToolResult:
-    """For the model, which can correct its arguments or tell the user."""
-    fields = {"code": error.code, "message": error.message, "details": error.details}
-    return types.CallToolResult(
-        content=[types.TextContent(text=str(error))],
-        structured_content={"error": fields},
-        is_error=True,
-    )
-
-
-def _protocol_error(error: RestError) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, str(error), {"code": error.code})
+    async def read_resource(
+        self, uri: AnyUrl | str, context: Context[Any, Any] | None = None
+    ) -> Iterable[ReadResourceContents] | types.InputRequiredResult:
+        try:
+            return await super().read_resource(uri, context)
+        except ResourceNotFoundError:
+            message = f"There is no resource {str(uri)[:200]}."
+            raise protocol_error(ApiError(404, "resource_not_found", message)) from None
+        except ResourceError as error:
+            if isinstance(error.__cause__, ClientError):
+                raise protocol_error(error.__cause__) from None
+            raise

@@ -6,51 +6,40 @@ from typing import Any
 
 import msgspec
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import DEFAULT_NEGOTIATED_VERSION, PARSE_ERROR
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp_types import PARSE_ERROR
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from agentjobs.web.api.accept import names_type
-from agentjobs.web.api.headers import header
-from agentjobs.web.mcp.progress_stream import stream_call
-from agentjobs.web.mcp.rest_api import RestApi
+from agentjobs.web.mcp.in_process_client import InProcessClient
 from agentjobs.web.mcp.server import build_server
+from agentjobs.web.mcp.tool_client import current_client
 
-_EVENT_STREAM = "text/event-stream"
 
-
-async def serve_post(api: RestApi, scope: Scope, content: bytes, send: Send) -> None:
+async def serve_post(scope: Scope, content: bytes, send: Send) -> None:
     try:
         # The package accepts numbers and characters in some places that the API could not encode.
         message = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         await _parse_error(error)(scope, _replay(b""), send)
         return
-    server = build_server(api)
-    version = header(scope, MCP_PROTOCOL_VERSION_HEADER.encode()) or DEFAULT_NEGOTIATED_VERSION
-    reports_progress = names_type(scope, _EVENT_STREAM) and _asks_for_progress(message)
-    if reports_progress and version in HANDSHAKE_PROTOCOL_VERSIONS:
-        await stream_call(server, message, version, send)
-        return
+    reports_progress = names_type(scope, "text/event-stream") and _asks_for_progress(message)
     manager = StreamableHTTPSessionManager(
-        server, json_response=not reports_progress, stateless=True
+        # The package hands it out only to Starlette applications that it builds itself.
+        build_server()._lowlevel_server,
+        json_response=not reports_progress,
+        stateless=True,
     )
-    async with manager.run():
+    async with InProcessClient(scope) as client, manager.run():
+        current_client.set(client)
         await manager.handle_request(scope, _replay(content), send)
 
 
 def _asks_for_progress(message: Any) -> bool:
-    """Whether it calls a tool that reports progress, and has a token for it."""
+    """Whether it calls the tool that reports progress, and has a token for it."""
     match message:
-        case {
-            "jsonrpc": "2.0",
-            "id": str() | int() as request_id,
-            "method": "tools/call",
-            "params": {"name": "watch_job", "_meta": {"progressToken": str() | int() as token}},
-        }:
-            return not isinstance(request_id, bool) and not isinstance(token, bool)
+        case {"params": {"name": "watch_job", "_meta": {"progressToken": _}}}:
+            return True
     return False
 
 

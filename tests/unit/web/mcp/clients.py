@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import msgspec
 from mcp import Client
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, InputRequiredResult, TextContent
 
-from agentjobs.web.mcp.rest_api import RestRequest, RestResponse
-from agentjobs.web.mcp.tool import ToolCall
+from agentjobs.web.mcp.server import build_server
+from agentjobs.web.mcp.tool_client import ToolClient, current_client
 from tests.unit.web.service import Service
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
@@ -52,23 +52,27 @@ async def post(service: Service, body: Any, **headers: str) -> httpx.Response:
     return await service.post("/mcp", json=body, headers={**ACCEPT, **VERSION, **headers})
 
 
-class OneResponse:
-    """An API with the same response to everything."""
-
-    def __init__(self, document: Any) -> None:
-        self._body = msgspec.json.encode(document)
-
-    async def send(self, _request: RestRequest) -> RestResponse:
-        return RestResponse(self._body, {})
-
-    async def is_read_only(self) -> bool:
-        return True
+async def call_with_document(document: Any, tool: str, **arguments: Any) -> CallToolResult:
+    """A call of a tool on an API with the same response to everything."""
+    async with _client_with(document):
+        result = await build_server().call_tool(tool, arguments)
+    assert isinstance(result, CallToolResult)
+    return result
 
 
-def direct_call(document: Any, arguments: Any) -> ToolCall:
-    """A call of a tool without MCP, on an API with one response."""
+async def read_with_document(document: Any, uri: str) -> str:
+    """The text of a resource of such an API."""
+    async with _client_with(document):
+        result = await build_server().read_resource(uri)
+    assert not isinstance(result, InputRequiredResult)
+    (content,) = result
+    assert isinstance(content.content, str)
+    return content.content
 
-    async def no_progress(_progress: float, _total: float, _message: str) -> None:
-        pass
 
-    return ToolCall(OneResponse(document), arguments, no_progress)
+def _client_with(document: Any) -> ToolClient:
+    body = msgspec.json.encode(document)
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=body))
+    client = ToolClient("http://service.example", "key", transport=transport)
+    current_client.set(client)
+    return client

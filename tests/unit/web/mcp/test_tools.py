@@ -4,15 +4,14 @@ import jsonschema
 import pytest
 
 from agentjobs.jobs.logs.chunks import append_chunk
-from agentjobs.json_fields import fields_of
-from agentjobs.web.mcp.arguments import MAX_LOG_BYTES, ListJobs, NoArguments
-from agentjobs.web.mcp.listings import list_agents, list_jobs
-from agentjobs.web.mcp.rest_api import RestError
-from agentjobs.web.mcp.tool import Tool
-from agentjobs.web.mcp.tools import TOOLS
-from tests.unit.web.mcp.clients import Connect, call_tool, direct_call, error_code, text_of
+from agentjobs.web.mcp.arguments import MAX_LOG_BYTES
+from tests.unit.web.mcp.clients import Connect, call_tool, call_with_document, error_code, text_of
 from tests.unit.web.service import JOB, Service
 
+TOOLS = (
+    *("list_agents", "list_repos", "create_job", "get_job", "list_jobs", "watch_job", "cancel_job"),
+    *("follow_up_job", "retry_job", "read_log", "read_steps", "read_diff", "read_report"),
+)
 CHANGING = {"create_job", "cancel_job", "follow_up_job", "retry_job"}
 UNKNOWN = "job_00000000000000000000000000"
 
@@ -65,19 +64,36 @@ async def test_agents_are_described() -> None:
         {**agent, "id": "a", "description": "Finds bugs.", "result": "report"},
         {**agent, "id": "b", "available": False, "plan_required": "pro"},
     ]
-    result = await list_agents(direct_call({"agents": agents}, NoArguments()))
-    assert result.content == {"agents": agents}
-    assert result.text == (
+    result = await call_with_document({"agents": agents}, "list_agents")
+    assert result.structured_content == {"agents": agents}
+    assert text_of(result) == (
         "- a: Finds bugs. (writes a report instead of a pull request)\n"
         "- b: Name (not available: needs the plan pro)"
     )
 
 
 async def test_what_the_api_ignored_is_named() -> None:
+    page = {"jobs": [], "next_cursor": None, "warnings": ["`sort` was ignored."]}
+    result = await call_with_document(page, "list_jobs")
+    assert result.structured_content["warnings"] == page["warnings"]
+    assert text_of(result) == "No jobs found.\nWarning: `sort` was ignored."
+
+
+async def test_jobs_of_a_filter_that_the_api_ignored_are_not_returned() -> None:
     page = {"jobs": [], "next_cursor": None, "warnings": ["`label.x` was ignored."]}
-    result = await list_jobs(direct_call(page, ListJobs(labels={"x": "y"})))
-    assert result.content["warnings"] == page["warnings"]
-    assert result.text == "No jobs found.\nWarning: `label.x` was ignored."
+    result = await call_with_document(page, "list_jobs", labels={"x": "y"})
+    assert error_code(result) == "filter_ignored"
+    assert "`label.x` was ignored." in text_of(result)
+
+
+async def test_a_prompt_may_be_json_and_null_is_as_good_as_nothing(
+    service: Service, connect: Connect
+) -> None:
+    async with connect() as client:
+        arguments = {**JOB, "prompt": '{"fix": null}', "ticket_id": None, "config": None}
+        receipt = await call_tool(client, "create_job", **arguments)
+        job = await call_tool(client, "get_job", job_id=receipt["job_id"])
+    assert (job["config_override"], job["ticket_id"]) == ({"prompt": '{"fix": null}'}, None)
 
 
 async def test_a_label_may_be_empty(service: Service, connect: Connect) -> None:
@@ -88,17 +104,14 @@ async def test_a_label_may_be_empty(service: Service, connect: Connect) -> None:
     assert [job["job_id"] for job in found["jobs"]] == [created["job_id"]]
 
 
-@pytest.mark.parametrize(
-    "tool", [tool for tool in TOOLS if tool.name != "read_log"], ids=lambda tool: tool.name
-)
+@pytest.mark.parametrize("tool", [tool for tool in TOOLS if tool != "read_log"])
 @pytest.mark.parametrize("document", [{}, [], None])
-async def test_a_document_that_is_not_the_services_is_an_error(
-    tool: Tool, document: object
-) -> None:
-    given = {"job_id": "job_1", "repo": "acme/shop", "agent": "fixer", "prompt": "x"}
-    arguments = tool.arguments(**fields_of(given, tool.arguments))
-    with pytest.raises(RestError, match="unexpected document"):
-        await tool.run(direct_call(document, arguments))
+async def test_a_document_that_is_not_the_services_is_an_error(tool: str, document: object) -> None:
+    given = {"create_job": JOB, "follow_up_job": {"job_id": "job_1", "prompt": "x"}}
+    arguments = {} if tool.startswith("list_") else given.get(tool, {"job_id": "job_1"})
+    result = await call_with_document(document, tool, **arguments)
+    assert error_code(result) == "unexpected_response"
+    assert "unexpected document" in text_of(result)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +151,7 @@ async def test_a_key_that_may_only_read_sees_only_reading_tools(
     job_id = await service.create_job()
     async with connect(await service.key(scope="read")) as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
-        assert names == {tool.name for tool in TOOLS} - CHANGING
+        assert names == set(TOOLS) - CHANGING
         assert (await call_tool(client, "get_job", job_id=job_id))["status"] == "queued"
         for tool, arguments in (("create_job", JOB), ("cancel_job", {"job_id": job_id})):
             assert error_code(await client.call_tool(tool, arguments)) == "insufficient_scope"
@@ -175,7 +188,7 @@ async def test_only_the_end_of_a_log_is_read(service: Service, connect: Connect)
 async def test_every_tool_says_what_it_does_and_takes(connect: Connect) -> None:
     async with connect() as client:
         tools = (await client.list_tools()).tools
-    assert [tool.name for tool in tools] == [tool.name for tool in TOOLS]
+    assert [tool.name for tool in tools] == list(TOOLS)
     for tool in tools:
         assert tool.description
         assert tool.annotations is not None

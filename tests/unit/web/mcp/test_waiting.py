@@ -7,15 +7,15 @@ import pytest
 
 from agentjobs.organizations.api_keys import revoke_key
 from agentjobs.web.mcp import job_tools
-from agentjobs.web.mcp.arguments import WatchJob
 from tests.unit.web.mcp.clients import (
     ACCEPT,
     VERSION,
     Connect,
     call_tool,
-    direct_call,
+    call_with_document,
     error_code,
     message,
+    text_of,
 )
 from tests.unit.web.service import ORGANIZATION, LiveCall, Service
 
@@ -123,9 +123,8 @@ async def test_progress_arrives_while_the_call_waits(
 )
 async def test_a_model_is_told_how_far_the_job_is(fields: dict[str, Any], text: str) -> None:
     job = {"job_id": "job_1", "agent": "fixer", "repo": "acme/shop", **fields}
-    arguments = WatchJob("job_1", wait_seconds=0)
-    result = await job_tools.watch_job(direct_call(job, arguments))
-    assert result.text.endswith(f"{text} It has not ended yet: call watch_job again.")
+    result = await call_with_document(job, "watch_job", job_id="job_1", wait_seconds=0)
+    assert text_of(result).endswith(f"{text} It has not ended yet: call watch_job again.")
 
 
 async def test_a_stream_ends_with_the_error_of_a_call(service: Service) -> None:

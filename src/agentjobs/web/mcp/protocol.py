@@ -1,0 +1,62 @@
+"""What tools and resources return and refuse, in the protocol's types."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from agentjobs_client import ApiError, ClientError, ServiceUnreachable
+
+_MAX_FAULTS = 20
+
+
+def tool_result(content: Mapping[str, Any], text: str) -> types.CallToolResult:
+    """The same for programs and for models: clients show one of them to the model."""
+    return types.CallToolResult(
+        content=[types.TextContent(text=text)], structured_content=dict(content)
+    )
+
+
+def tool_error(error: ClientError) -> types.CallToolResult:
+    """For the model, which can correct its arguments or tell the user."""
+    details = error.details if isinstance(error, ApiError) else None
+    fields = {"code": _code(error), "message": _message(error), "details": details}
+    return types.CallToolResult(
+        content=[types.TextContent(text=_text(error))],
+        structured_content={"error": fields},
+        is_error=True,
+    )
+
+
+def protocol_error(error: ClientError) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, _text(error), {"code": _code(error)})
+
+
+def invalid_arguments(error: ValidationError) -> ApiError:
+    faults = [
+        {"field": ".".join(map(str, fault["loc"]))[:100], "message": fault["msg"]}
+        for fault in error.errors(include_url=False)
+    ]
+    message = "Correct these arguments and call again."
+    return ApiError(422, "validation_failed", message, details=faults[:_MAX_FAULTS])
+
+
+def _code(error: ClientError) -> str:
+    if isinstance(error, ApiError):
+        return error.code
+    is_unreachable = isinstance(error, ServiceUnreachable)
+    return "service_unreachable" if is_unreachable else "unexpected_response"
+
+
+def _message(error: ClientError) -> str:
+    return error.message if isinstance(error, ApiError) else str(error)
+
+
+def _text(error: ClientError) -> str:
+    """The message, the code, and a line for every field that is wrong."""
+    details = error.details if isinstance(error, ApiError) else None
+    faults = [fault for fault in details or () if isinstance(fault, dict)]
+    lines = [f"- {fault.get('field')}: {fault.get('message')}" for fault in faults]
+    return "\n".join((f"{_message(error)} ({_code(error)})", *lines))
