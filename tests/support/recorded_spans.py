@@ -8,8 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
-from agentjobs.tracing.opentelemetry_spans import OpenTelemetryRecorder
-from agentjobs.tracing.spans import set_recorder
+from agentjobs.tracing.spans import set_tracer
 
 
 @contextmanager
@@ -17,8 +16,8 @@ def recorded_spans(sampler: Sampler = ALWAYS_ON) -> Iterator[InMemorySpanExporte
     exporter = InMemorySpanExporter()
     provider = TracerProvider(sampler, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    set_recorder(OpenTelemetryRecorder(provider))
+    set_tracer(provider.get_tracer("agentjobs"))
     try:
         yield exporter
     finally:
-        set_recorder(None)
+        set_tracer(None)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import aiohttp
 from aiohttp import web
+from opentelemetry.trace import Span
 
 from agentjobs.gateway.budget import Budget, Charge
 from agentjobs.gateway.call_report import CallReport
@@ -26,7 +27,7 @@ from agentjobs.gateway.relay import Relay, UpstreamError
 from agentjobs.gateway.requests import BodyReader, check_token, endpoint_of
 from agentjobs.gateway.trace import call_span, record_response, record_usage
 from agentjobs.gateway.upstream import Upstream
-from agentjobs.tracing.spans import Span, current_traceparent
+from agentjobs.tracing.spans import current_traceparent
 
 TOKEN_PREFIX = "sk-agentjobs-"  # noqa: S105 - no secret without its rest
 _SLOW_SECONDS = 0.05

@@ -5,6 +5,7 @@ Contains neither prompts nor responses.
 
 from contextlib import AbstractContextManager
 
+from opentelemetry.trace import Span, SpanKind
 from yarl import URL
 
 from agentjobs.gateway.budget import Charge
@@ -12,7 +13,7 @@ from agentjobs.gateway.calls import Call
 from agentjobs.gateway.upstream import Upstream
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.safe_text import mask_unprintable
-from agentjobs.tracing.spans import Span, continue_trace
+from agentjobs.tracing.spans import continue_trace, fail, set_attributes
 
 _OPERATION = "chat"
 
@@ -29,18 +30,19 @@ def call_span(
         "server.address": url.host,
         "server.port": url.port,
     }
-    return continue_trace(f"{_OPERATION} {model}", traceparent, attributes, kind="client")
+    return continue_trace(f"{_OPERATION} {model}", traceparent, attributes, kind=SpanKind.CLIENT)
 
 
 def record_response(span: Span, status: int) -> None:
     if status >= 400:
-        span.fail(str(status))
+        fail(span, str(status))
 
 
 def record_usage(span: Span, charge: Charge) -> None:
     usage = charge.usage
     if usage is not None:
-        span.set(
+        set_attributes(
+            span,
             {
                 "gen_ai.usage.input_tokens": usage.input,
                 "gen_ai.usage.output_tokens": usage.output,
@@ -49,5 +51,5 @@ def record_usage(span: Span, charge: Charge) -> None:
                     usage.cache_write + usage.long_cache_write
                 ),
                 "agentjobs.cost_usd": charge.nanousd / NANOUSD_PER_USD,
-            }
+            },
         )

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentjobs.tracing.spans import set_recorder
+from agentjobs.tracing.spans import set_tracer
 
 if TYPE_CHECKING:
-    from agentjobs.tracing.opentelemetry_spans import Export
+    from agentjobs.tracing.otlp_export import Export
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -33,11 +33,11 @@ async def exporting_traces(certificates: Path | None = None) -> AsyncIterator[No
     if export is None:
         yield
         return
-    set_recorder(export.recorder)
+    set_tracer(export.tracer)
     try:
         yield
     finally:
-        set_recorder(None)
+        set_tracer(None)
         await _stop(export)
 
 
@@ -83,7 +83,7 @@ async def _start(certificates: Path | None) -> "Export | None":
 
 def _load(certificates: Path | None) -> "Export":
     # Half a second that only services with traces spend.
-    from agentjobs.tracing.opentelemetry_spans import Export  # noqa: PLC0415
+    from agentjobs.tracing.otlp_export import Export  # noqa: PLC0415
 
     is_named = any(_value(os.environ, name) for name in _CERTIFICATES)
     return Export(None if is_named or certificates is None else str(certificates))

@@ -1,107 +1,81 @@
-"""Spans of traces, for the rest of the service. Without a recorder they only pass a trace on."""
+"""Spans of traces, for the rest of the service. Without an export they only pass a trace on."""
 
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
-from typing import Literal, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, TypeVar
+
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    NoOpTracer,
+    Span,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    set_span_in_context,
+)
+
+from agentjobs.clock import now_ms
+from agentjobs.tracing.trace_context import parse_traceparent, write_traceparent
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 Attributes = Mapping[str, str | int | float | bool | None]
 """None: unknown, and left out."""
-Kind = Literal["internal", "server", "client", "consumer"]
 
-_current: ContextVar[str | None] = ContextVar("traceparent", default=None)
+_NS_PER_MS = 1_000_000
+_NO_EXPORT = NoOpTracer()
 
-
-class Span(Protocol):
-    @property
-    def traceparent(self) -> str | None:
-        """What others continue the trace with."""
-
-    def set(self, attributes: Attributes) -> None: ...
-
-    def fail(self, error_type: str) -> None: ...
-
-    def end(self) -> None: ...
+_tracer: Tracer = _NO_EXPORT
+# Not the current span of OpenTelemetry: libraries may have set one.
+_current: ContextVar[Span] = ContextVar("span", default=INVALID_SPAN)
 
 
-class Recorder(Protocol):
-    """`parent` is a traceparent; `is_remote`: of another process. None starts a trace."""
-
-    def start(
-        self,
-        name: str,
-        attributes: Attributes,
-        *,
-        parent: str | None,
-        is_remote: bool,
-        kind: Kind,
-        start_ms: int | None,
-    ) -> Span: ...
-
-
-class _Unrecorded:
-    __slots__ = ("traceparent",)
-
-    def __init__(self, traceparent: str | None) -> None:
-        self.traceparent = traceparent
-
-    def set(self, attributes: Attributes) -> None:
-        pass
-
-    def fail(self, error_type: str) -> None:
-        pass
-
-    def end(self) -> None:
-        pass
-
-
-_recorder: Recorder | None = None
-
-
-def set_recorder(recorder: Recorder | None) -> None:
-    """For the whole process."""
-    global _recorder  # noqa: PLW0603 - one place instead of a parameter of every function
-    _recorder = recorder
+def set_tracer(tracer: Tracer | None) -> None:
+    """For the whole process; None while nothing is exported."""
+    global _tracer  # noqa: PLW0603 - one place instead of a parameter of every function
+    _tracer = tracer or _NO_EXPORT
 
 
 def is_recording() -> bool:
-    return _recorder is not None
+    return _tracer is not _NO_EXPORT
 
 
 def current_traceparent() -> str | None:
-    return _current.get()
+    return write_traceparent(_current.get())
 
 
-@contextlib.contextmanager
-def span(name: str, attributes: Attributes | None = None) -> Iterator[Span]:
+def span(
+    name: str, attributes: Attributes | None = None
+) -> contextlib.AbstractContextManager[Span]:
     """A part of what the current task does."""
-    with _enter(_start(name, attributes, _current.get(), is_remote=False)) as entered:
-        yield entered
+    parent = set_span_in_context(_current.get(), Context())
+    return _enter(_tracer.start_span(name, parent, attributes=_known(attributes)))
 
 
-@contextlib.contextmanager
 def continue_trace(
     name: str,
     traceparent: str | None,
     attributes: Attributes | None = None,
-    kind: Kind = "internal",
-) -> Iterator[Span]:
+    kind: SpanKind = SpanKind.INTERNAL,
+) -> contextlib.AbstractContextManager[Span]:
     """What the current task does belongs to this trace, or to a new one."""
-    with _enter(_start(name, attributes, traceparent, kind=kind)) as entered:
-        yield entered
+    parent = parse_traceparent(traceparent)
+    return _enter(_tracer.start_span(name, parent, kind, _known(attributes)))
 
 
 def record_wait(
     name: str, traceparent: str | None, start_ms: int, attributes: Attributes | None = None
 ) -> None:
     """A span from `start_ms` until now."""
-    if _recorder is not None:
-        _start(name, attributes, traceparent, start_ms=start_ms).end()
+    # A database may have another clock, and no span ends before it starts.
+    start_ns = min(start_ms, now_ms()) * _NS_PER_MS
+    parent = parse_traceparent(traceparent)
+    _tracer.start_span(name, parent, attributes=_known(attributes), start_time=start_ns).end()
 
 
 def begin_trace() -> str | None:
@@ -109,12 +83,11 @@ def begin_trace() -> str | None:
 
     Not for functions that run inside a transaction: its context may be that of another caller.
     """
-    traceparent = _current.get()
-    if traceparent is not None or _recorder is None:
+    traceparent = current_traceparent()
+    if traceparent is not None or not is_recording():
         return traceparent
-    started = _start("create job", None, None)
-    started.end()
-    return started.traceparent
+    with continue_trace("create job", None) as created:
+        return write_traceparent(created)
 
 
 def traced(name: str) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
@@ -140,30 +113,24 @@ async def traced_entry(name: str, manager: AbstractAsyncContextManager[T]) -> As
         yield value
 
 
-def _start(
-    name: str,
-    attributes: Attributes | None,
-    parent: str | None,
-    *,
-    is_remote: bool = True,
-    kind: Kind = "internal",
-    start_ms: int | None = None,
-) -> Span:
-    if _recorder is None:
-        return _Unrecorded(parent)
-    return _recorder.start(
-        name, attributes or {}, parent=parent, is_remote=is_remote, kind=kind, start_ms=start_ms
-    )
+def set_attributes(changed: Span, attributes: Attributes) -> None:
+    changed.set_attributes(_known(attributes))
+
+
+def fail(failed: Span, error_type: str) -> None:
+    """With a code, never with the message, which may quote a prompt or a path."""
+    failed.set_status(StatusCode.ERROR)
+    failed.set_attribute("error.type", error_type)
 
 
 @contextlib.contextmanager
 def _enter(started: Span) -> Iterator[Span]:
-    token = _current.set(started.traceparent)
+    token = _current.set(started)
     try:
         yield started
     except BaseException as error:
         if getattr(error, "is_failure", True):
-            started.fail(_error_type(error))
+            fail(started, _error_type(error))
         raise
     finally:
         _current.reset(token)
@@ -171,6 +138,9 @@ def _enter(started: Span) -> Iterator[Span]:
 
 
 def _error_type(error: BaseException) -> str:
-    """Never the message, which may quote a prompt or a path."""
     code = getattr(error, "code", None)
     return code if isinstance(code, str) else type(error).__name__
+
+
+def _known(attributes: Attributes | None) -> dict[str, str | int | float | bool]:
+    return {name: value for name, value in (attributes or {}).items() if value is not None}

@@ -1,30 +1,38 @@
-"""The header `traceparent` of W3C Trace Context, as text. `tracestate` is not handed on."""
+"""`traceparent` of W3C Trace Context, as text. `tracestate` is not handed on."""
 
-import re
 from collections.abc import Sequence
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, format_span_id, format_trace_id, get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 HEADER = "traceparent"
 # What agents find in their environment.
 VARIABLE = "TRACEPARENT"
 
-_LENGTH = 55
-_FIELDS = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+# Later versions may append fields. OpenTelemetry logs a warning for each header that is longer.
+_MAX_LENGTH = 512
 # Whether the caller records its trace, and whether its identifier is random.
 _KNOWN_FLAGS = 0x03
+_PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def read_traceparent(values: Sequence[bytes]) -> str | None:
     """The trace of a request, in version 00; None if the values of its header are not valid."""
-    if len(values) != 1:
+    if len(values) != 1 or len(values[0]) > _MAX_LENGTH:
         return None
-    fields = _FIELDS.fullmatch(values[0], endpos=_LENGTH)
-    if fields is None:
+    return write_traceparent(get_current_span(parse_traceparent(values[0].decode("latin-1"))))
+
+
+def parse_traceparent(text: str | None) -> Context:
+    """The context of a span's children; without a valid text, they begin a trace."""
+    return Context() if text is None else _PROPAGATOR.extract({HEADER: text}, Context())
+
+
+def write_traceparent(span: Span) -> str | None:
+    """What others continue the trace of this span with."""
+    context = span.get_span_context()
+    if not context.is_valid:
         return None
-    version, trace_id, span_id, flags = fields.groups()
-    # Later versions may append fields.
-    rest = values[0][_LENGTH:]
-    if version == b"ff" or (rest and (version == b"00" or not rest.startswith(b"-"))):
-        return None
-    if not trace_id.strip(b"0") or not span_id.strip(b"0"):
-        return None
-    return f"00-{trace_id.decode()}-{span_id.decode()}-{int(flags, 16) & _KNOWN_FLAGS:02x}"
+    ids = f"{format_trace_id(context.trace_id)}-{format_span_id(context.span_id)}"
+    return f"00-{ids}-{context.trace_flags & _KNOWN_FLAGS:02x}"

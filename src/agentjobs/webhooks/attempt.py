@@ -22,6 +22,7 @@ from agentjobs.outbound.untrusted_http.pool import ConnectionPool, Progress, con
 from agentjobs.outbound.untrusted_http.response import RawHeaders, Response
 from agentjobs.settings import Settings
 from agentjobs.tracing.trace_context import HEADER as TRACEPARENT
+from agentjobs.tracing.trace_context import write_traceparent
 from agentjobs.webhooks.failures import (
     Failure,
     ResourcesExhausted,
@@ -58,8 +59,8 @@ async def send(
     )
     headers = signed_headers(delivery, opened, at_ms)
     with delivery_span(delivery) as span:
-        if span.traceparent is not None:
-            headers[TRACEPARENT] = span.traceparent
+        if traceparent := write_traceparent(span):
+            headers[TRACEPARENT] = traceparent
         attempt = await client.post(delivery.endpoint_id, delivery.url, headers, delivery.body)
         record_attempt(span, attempt)
         return attempt

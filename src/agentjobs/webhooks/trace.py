@@ -2,7 +2,9 @@
 
 from contextlib import AbstractContextManager
 
-from agentjobs.tracing.spans import Span, continue_trace
+from opentelemetry.trace import Span, SpanKind
+
+from agentjobs.tracing.spans import continue_trace, fail, set_attributes
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 
 
@@ -17,12 +19,12 @@ def delivery_span(delivery: ClaimedDelivery) -> AbstractContextManager[Span]:
         "agentjobs.endpoint.id": delivery.endpoint_id,
     }
     name = f"deliver {delivery.event}"
-    return continue_trace(name, delivery.traceparent, attributes, kind="client")
+    return continue_trace(name, delivery.traceparent, attributes, kind=SpanKind.CLIENT)
 
 
 def record_attempt(span: Span, attempt: Attempt) -> None:
-    span.set({"http.response.status_code": attempt.status_code})
+    set_attributes(span, {"http.response.status_code": attempt.status_code})
     if attempt.error_class == "http_status":
-        span.fail(str(attempt.status_code))
+        fail(span, str(attempt.status_code))
     elif attempt.error_class is not None:
-        span.fail(attempt.error_class)
+        fail(span, attempt.error_class)

@@ -142,7 +142,7 @@ async def test_without_the_packages_one_warning_says_what_to_install(
 ) -> None:
     configure({ENDPOINT: "http://127.0.0.1:4318"})
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
-    monkeypatch.delitem(sys.modules, "agentjobs.tracing.opentelemetry_spans", raising=False)
+    monkeypatch.delitem(sys.modules, "agentjobs.tracing.otlp_export", raising=False)
     async with exporting_traces():
         assert not spans.is_recording()
     (warning,) = messages(caplog)

@@ -15,7 +15,7 @@ ALLOWED = {
     "outbound/guard/sessions.py",
     # Accepts one certificate only, which the worker made itself.
     "sandbox/kubernetes/dial.py",
-    "tracing/opentelemetry_spans.py",
+    "tracing/otlp_export.py",
 }
 
 

@@ -14,7 +14,7 @@ from agentjobs.jobs.run.context import RunContext
 from agentjobs.jobs.run.plan import RunPlan
 from agentjobs.jobs.run.trace import agent_span
 from agentjobs.sandbox.protocol import BeforeStart, SandboxLost, SandboxReport, SandboxTask
-from agentjobs.tracing.trace_context import VARIABLE
+from agentjobs.tracing.trace_context import VARIABLE, write_traceparent
 from agentjobs.workspace.checkout import Checkout, is_small
 from agentjobs.workspace.threads import run_in_thread
 
@@ -28,8 +28,8 @@ async def run_agent(
 ) -> None:
     """Raises JobFailed if the agent failed."""
     with agent_span(plan.agent) as span:
-        if span.traceparent is not None:
-            variables = {VARIABLE: span.traceparent, **task.environment}
+        if traceparent := write_traceparent(span):
+            variables = {VARIABLE: traceparent, **task.environment}
             task = dataclasses.replace(task, environment=variables)
         await _run(run, plan, checkout, environment, task)
 

@@ -3,10 +3,19 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+from opentelemetry.trace import Span, SpanKind
+
 from agentjobs.agents.definitions import Agent
 from agentjobs.jobs.outcomes import Completed, Failed, Outcome
 from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.tracing.spans import Attributes, Span, continue_trace, record_wait, span
+from agentjobs.tracing.spans import (
+    Attributes,
+    continue_trace,
+    fail,
+    record_wait,
+    set_attributes,
+    span,
+)
 
 
 @contextmanager
@@ -21,16 +30,16 @@ def run_span(job: ClaimedJob) -> Iterator[Span]:
         "agentjobs.attempt": job.attempt + (job.kept_at is None),
     }
     record_wait("queue", job.traceparent, job.queued_at, attributes)
-    with continue_trace("run job", job.traceparent, attributes, kind="consumer") as run:
+    with continue_trace("run job", job.traceparent, attributes, kind=SpanKind.CONSUMER) as run:
         yield run
 
 
 def record_outcome(run: Span, outcome: Outcome) -> None:
-    run.set({"agentjobs.outcome": type(outcome).__name__.lower()})
+    set_attributes(run, {"agentjobs.outcome": type(outcome).__name__.lower()})
     if isinstance(outcome, Completed):
-        run.set({"agentjobs.pull_request.url": outcome.pr_url})
+        set_attributes(run, {"agentjobs.pull_request.url": outcome.pr_url})
     if isinstance(outcome, Failed):
-        run.fail(outcome.code)
+        fail(run, outcome.code)
 
 
 def agent_span(agent: Agent) -> AbstractContextManager[Span]:

@@ -5,11 +5,12 @@ Read only after authentication, so that strangers cannot have their requests rec
 
 from collections.abc import Awaitable, Callable
 
+from opentelemetry.trace import Span, SpanKind
 from starlette.responses import Response
 from starlette.types import Scope
 
 from agentjobs.organizations.authentication import Caller
-from agentjobs.tracing.spans import Span, continue_trace, is_recording
+from agentjobs.tracing.spans import continue_trace, fail, is_recording, set_attributes
 from agentjobs.tracing.trace_context import HEADER, read_traceparent
 from agentjobs.web.api.auth import READING_METHODS
 from agentjobs.web.api.errors import internal_error, problem_of, status_of
@@ -37,7 +38,7 @@ async def respond_traced(
         "agentjobs.organization.id": caller.organization_id,
     }
     traceparent = read_traceparent(all_headers(scope, _HEADER))
-    with continue_trace(f"{method} {route}", traceparent, attributes, kind="server") as span:
+    with continue_trace(f"{method} {route}", traceparent, attributes, kind=SpanKind.SERVER) as span:
         result = await _result(respond)
         _record(span, result)
     if isinstance(result, Response):
@@ -55,9 +56,11 @@ async def _result(respond: Callable[[], Awaitable[Response]]) -> Response | Exce
 def _record(span: Span, result: Response | Exception) -> None:
     """A request that the client has to correct is not a failure of the service."""
     if isinstance(result, Response):
-        span.set({"http.response.status_code": result.status_code})
+        set_attributes(span, {"http.response.status_code": result.status_code})
         return
     problem = problem_of(result) or internal_error()
-    span.set({"http.response.status_code": status_of(problem), "error.type": problem.code})
+    set_attributes(
+        span, {"http.response.status_code": status_of(problem), "error.type": problem.code}
+    )
     if status_of(problem) >= 500:
-        span.fail(problem.code)
+        fail(span, problem.code)

@@ -1,35 +1,15 @@
-"""Records spans with OpenTelemetry and exports them. Imported only where traces are exported."""
+"""Exports spans with the SDK of OpenTelemetry. Imported only where traces are exported."""
 
 import logging
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import (
-    NonRecordingSpan,
-    Span,
-    SpanContext,
-    SpanKind,
-    StatusCode,
-    TraceFlags,
-    set_span_in_context,
-)
-
-from agentjobs.clock import now_ms
-from agentjobs.tracing.spans import Attributes, Kind
 
 _NAME = "agentjobs"
-_KINDS = {
-    "internal": SpanKind.INTERNAL,
-    "server": SpanKind.SERVER,
-    "client": SpanKind.CLIENT,
-    "consumer": SpanKind.CONSUMER,
-}
-_NS_PER_MS = 1_000_000
 # Logs every failed export.
 _EXPORTER_LOGGER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 # Logs spans that do not fit into the queue, every 20 seconds.
@@ -38,54 +18,6 @@ _QUEUE_LOGGER = "opentelemetry.sdk._shared_internal"
 _SETTINGS_LOGGER = "opentelemetry.sdk.trace.export"
 
 _log = logging.getLogger(__name__)
-
-
-class OpenTelemetryRecorder:
-    def __init__(self, provider: TracerProvider) -> None:
-        self._tracer = provider.get_tracer(_NAME, version(_NAME))
-
-    def start(
-        self,
-        name: str,
-        attributes: Attributes,
-        *,
-        parent: str | None,
-        is_remote: bool,
-        kind: Kind,
-        start_ms: int | None,
-    ) -> "RecordedSpan":
-        return RecordedSpan(
-            self._tracer.start_span(
-                name,
-                # Never the current context of OpenTelemetry: libraries may have set one.
-                context=Context() if parent is None else _context(parent, is_remote=is_remote),
-                kind=_KINDS[kind],
-                attributes=_known(attributes),
-                # A database may have another clock, and no span ends before it starts.
-                start_time=None if start_ms is None else min(start_ms, now_ms()) * _NS_PER_MS,
-            )
-        )
-
-
-class RecordedSpan:
-    __slots__ = ("_span", "traceparent")
-
-    def __init__(self, span: Span) -> None:
-        self._span = span
-        context = span.get_span_context()
-        self.traceparent = (
-            f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
-        )
-
-    def set(self, attributes: Attributes) -> None:
-        self._span.set_attributes(_known(attributes))
-
-    def fail(self, error_type: str) -> None:
-        self._span.set_status(StatusCode.ERROR)
-        self._span.set_attribute("error.type", error_type)
-
-    def end(self) -> None:
-        self._span.end()
 
 
 class Export:
@@ -100,7 +32,8 @@ class Export:
             resource=Resource.create({**own, **configured}), shutdown_on_exit=False
         )
         self._provider.add_span_processor(BatchSpanProcessor(_ReportingExporter(exporter)))
-        self.recorder = OpenTelemetryRecorder(self._provider)
+        # Not the provider of the whole process: libraries would record spans of their own.
+        self.tracer = self._provider.get_tracer(_NAME, version(_NAME))
 
     def stop(self) -> None:
         """Send what waits. May take half a minute if nobody receives it."""
@@ -164,13 +97,3 @@ class _Once(logging.Filter):
 def _remove_traceback(record: logging.LogRecord) -> bool:
     record.exc_info = None
     return True
-
-
-def _context(traceparent: str, *, is_remote: bool) -> Context:
-    _, trace_id, span_id, flags = traceparent.split("-")
-    parent = SpanContext(int(trace_id, 16), int(span_id, 16), is_remote, TraceFlags(int(flags, 16)))
-    return set_span_in_context(NonRecordingSpan(parent), Context())
-
-
-def _known(attributes: Attributes) -> dict[str, str | int | float | bool]:
-    return {name: value for name, value in attributes.items() if value is not None}
