@@ -4,22 +4,26 @@ Pure. Accepts any value; whatever is too deep, too long or unknown is left out.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from agentjobs.tickets.bounds import MAX_TEXT_BYTES
 
 # Jira's editor nests a table in a list in a panel, but not twenty levels.
 _MAX_DEPTH = 20
-_MAX_NODES = 50_000
 _MAX_LINK_CHARACTERS = 2_000
-_TOO_DEEP = "[…]"
 _MARKS = {"code": "`", "strong": "**", "em": "*", "strike": "~~"}
-_PREFIXES = {"blockquote": "> ", "panel": "> "}
-_BACKTICKS = re.compile(r"`+")
+_INLINE = frozenset(
+    {"text", "hardBreak", "date", "mention", "emoji", "status", "placeholder", "inlineCard"}
+    | {"mediaInline", "inlineExtension"}
+)
+_TASKS = {"TODO": "[ ] ", "DONE": "[x] "}
+# Attributes with visible text, of cards, mentions, emojis and expandable sections.
+_TEXT_ATTRIBUTES = ("text", "title", "url", "alt", "shortName")
 
 Node = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def adf_text(document: Any) -> str:
@@ -33,58 +37,63 @@ class _Writer:
     """Stops after slightly more than the maximum length of a ticket's text."""
 
     def __init__(self) -> None:
-        # One more than the limit, so that truncation is noticed.
-        self._remaining = MAX_TEXT_BYTES + 1
-        self._nodes = _MAX_NODES
+        # For characters and nodes: more than the limit, so that truncation is noticed.
+        self._remaining = 2 * MAX_TEXT_BYTES
 
     def blocks(self, node: Any, depth: int) -> list[str]:
         """A block of text for each child; runs of inline nodes become one block."""
-        blocks: list[str] = []
-        inline: list[str] = []
+        blocks, inline = [], ""
         for child in self._children(node):
             if _type(child) in _INLINE:
-                inline.append(self._inline(child))
+                inline += self._inline(child)
                 continue
-            _flush(inline, blocks)
-            block = self._block(child, depth + 1)
-            if block.strip():
-                blocks.append(block)
-        _flush(inline, blocks)
-        return blocks
+            blocks += [inline.strip(), self._block(child, depth + 1)]
+            inline = ""
+        return [block for block in (*blocks, inline.strip()) if block.strip()]
 
     def _block(self, node: Node, depth: int) -> str:
         if depth > _MAX_DEPTH:
-            return _TOO_DEEP
-        kind = _type(node)
-        if write := _BLOCKS.get(kind):
-            return write(self, node, depth)
-        body = "\n\n".join(self.blocks(node, depth))
-        return _indent(body, _PREFIXES[kind]) if kind in _PREFIXES else body
+            return "[…]"
+        match _type(node):
+            case "heading":
+                level = min(max(_attribute(node, "level", 1), 1), 6)
+                text = f"{'#' * level} {' '.join(self.blocks(node, depth))}"
+            case "codeBlock":
+                text = self._code(node)
+            case "bulletList" | "orderedList" | "taskList" | "decisionList":
+                text = self._list(node, depth)
+            case "listItem" | "taskItem" | "decisionItem":
+                task = _TASKS.get(_attribute(node, "state", ""), "")
+                text = task + "\n".join(self.blocks(node, depth))
+            case "table":
+                text = self._table(node, depth)
+            case "blockquote" | "panel":
+                text = "> " + "\n\n".join(self.blocks(node, depth)).replace("\n", "\n> ")
+            case "media":
+                text = f"[attachment: {self._visible(node) or 'no description'}]"
+            case "rule":
+                text = "---"
+            case _:
+                text = "\n\n".join([self._visible(node), *self.blocks(node, depth)]).strip("\n")
+        return text
 
-    def heading(self, node: Node, depth: int) -> str:
-        level = min(max(_number(node, "level", 1), 1), 6)
-        return f"{'#' * level} {' '.join(self.blocks(node, depth))}"
-
-    def code(self, node: Node, _: int) -> str:
-        text = "".join(self._inline(child, marked=False) for child in self._children(node))
-        fence = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
-        language = re.sub(r"[^\w+#.-]", "", _attribute(node, "language"))[:30]
+    def _code(self, node: Node) -> str:
+        text = "".join(self._inline(child) for child in self._children(node))
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        language = re.sub(r"[^\w+#.-]", "", _attribute(node, "language", ""))[:30]
         return f"{fence}{language}\n{text}\n{fence}"
 
-    def bullets(self, node: Node, depth: int) -> str:
-        return "\n".join(
-            self._item(child, "- " + _TASKS.get(_attribute(child, "state"), ""), depth)
-            for child in self._children(node)
-        )
+    def _list(self, node: Node, depth: int) -> str:
+        first = min(max(_attribute(node, "order", 1), 0), 10**9)
+        is_ordered = _type(node) == "orderedList"
+        items = []
+        for number, child in enumerate(self._children(node), first):
+            mark = f"{number}. " if is_ordered else "- "
+            indented = self._block(child, depth + 1).replace("\n", "\n" + " " * len(mark))
+            items.append(mark + indented)
+        return "\n".join(items)
 
-    def numbers(self, node: Node, depth: int) -> str:
-        first = max(_number(node, "order", 1), 0)
-        return "\n".join(
-            self._item(child, f"{number}. ", depth)
-            for number, child in enumerate(self._children(node), first)
-        )
-
-    def table(self, node: Node, depth: int) -> str:
+    def _table(self, node: Node, depth: int) -> str:
         rows = []
         for row in self._children(node):
             cells = [" ".join(self.blocks(cell, depth + 2)) for cell in self._children(row)]
@@ -93,104 +102,40 @@ class _Writer:
                 rows.append("|" + " --- |" * len(cells))
         return "\n".join(rows)
 
-    def expand(self, node: Node, depth: int) -> str:
-        return "\n\n".join([self._take(_attribute(node, "title")), *self.blocks(node, depth)])
+    def _inline(self, node: Node) -> str:
+        match _type(node):
+            case "hardBreak":
+                return self._take("\n")
+            case "date":
+                return _date(_attribute(node, "timestamp", ""))
+            case "text":
+                text = node.get("text")
+                return self._marked(self._take(text if isinstance(text, str) else ""), node)
+        return self._visible(node)
 
-    def link(self, node: Node, _: int) -> str:
-        return self._take(_attribute(node, "url"))
-
-    def media(self, node: Node, _: int) -> str:
-        return self._take(f"[attachment: {_attribute(node, 'alt') or 'no description'}]")
-
-    def rule(self, _node: Node, _depth: int) -> str:
-        return "---"
-
-    def _item(self, node: Node, mark: str, depth: int) -> str:
-        if depth + 1 > _MAX_DEPTH:
-            return mark + _TOO_DEEP
-        if _type(node) in _BLOCKS:
-            # A list may contain a list directly.
-            return _indent(self._block(node, depth + 1), "  ")
-        body = "\n".join(self.blocks(node, depth + 1))
-        return mark + _indent(body, " " * min(len(mark), 4)).lstrip(" ")
-
-    def _inline(self, node: Node, *, marked: bool = True) -> str:
-        kind = _type(node)
-        if kind == "hardBreak":
-            return "\n"
-        if kind == "date":
-            return _date(_attribute(node, "timestamp"))
-        if kind != "text":
-            name = _INLINE.get(kind, "text")
-            return self._take(_attribute(node, name) or _attribute(node, "shortName"))
-        text = self._take(_string(node.get("text")))
-        return self._apply_marks(text, node) if marked and text.strip() else text
-
-    def _apply_marks(self, text: str, node: Node) -> str:
-        value = node.get("marks")
-        items = value if isinstance(value, list) else []
-        marks = [mark for mark in items if isinstance(mark, Mapping)]
+    def _marked(self, text: str, node: Node) -> str:
+        marks = _mappings(node.get("marks")) if text.strip() else []
         for kind in dict.fromkeys(map(_type, marks)):
-            delimiter = _MARKS.get(kind, "")
-            text = f"{delimiter}{text}{delimiter}"
-        links = (_attribute(mark, "href") for mark in marks if _type(mark) == "link")
+            text = f"{_MARKS.get(kind, '')}{text}{_MARKS.get(kind, '')}"
+        links = (_attribute(mark, "href", "") for mark in marks if _type(mark) == "link")
         # Counted like text: a link on every letter would exceed the limit a thousand times.
         target = self._take(next(links, "")[:_MAX_LINK_CHARACTERS])
         return f"[{text}]({target})" if target and target != text else text
 
+    def _visible(self, node: Node) -> str:
+        texts = (_attribute(node, name, "") for name in _TEXT_ATTRIBUTES)
+        return self._take(next(filter(None, texts), ""))
+
     def _children(self, node: Any) -> list[Node]:
         content = node.get("content") if isinstance(node, Mapping) else None
-        if not isinstance(content, list) or self._remaining <= 0:
-            return []
-        children = [child for child in content[: self._nodes] if isinstance(child, Mapping)]
-        self._nodes -= len(children)
+        children = _mappings(content)[: self._remaining]
+        self._remaining -= len(children)
         return children
 
     def _take(self, text: str) -> str:
-        part = text[: max(self._remaining, 0)]
+        part = text[: self._remaining]
         self._remaining -= len(part)
         return part
-
-
-# Inline nodes and the attribute with their visible text.
-_INLINE: Mapping[str, str] = {
-    "text": "",
-    "hardBreak": "",
-    "date": "timestamp",
-    "mention": "text",
-    "emoji": "text",
-    "status": "text",
-    "placeholder": "text",
-    "inlineCard": "url",
-    "mediaInline": "alt",
-    "inlineExtension": "text",
-}
-_TASKS = {"TODO": "[ ] ", "DONE": "[x] "}
-_BLOCKS: Mapping[str, Callable[[_Writer, Node, int], str]] = {
-    "heading": _Writer.heading,
-    "codeBlock": _Writer.code,
-    "bulletList": _Writer.bullets,
-    "taskList": _Writer.bullets,
-    "decisionList": _Writer.bullets,
-    "orderedList": _Writer.numbers,
-    "table": _Writer.table,
-    "expand": _Writer.expand,
-    "nestedExpand": _Writer.expand,
-    "blockCard": _Writer.link,
-    "embedCard": _Writer.link,
-    "media": _Writer.media,
-    "rule": _Writer.rule,
-}
-
-
-def _flush(inline: list[str], blocks: list[str]) -> None:
-    if text := "".join(inline).strip():
-        blocks.append(text)
-    inline.clear()
-
-
-def _indent(text: str, prefix: str) -> str:
-    return "\n".join((prefix + line).rstrip() for line in text.split("\n"))
 
 
 def _date(timestamp: str) -> str:
@@ -201,20 +146,16 @@ def _date(timestamp: str) -> str:
         return ""
 
 
+def _mappings(value: Any) -> list[Node]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
 def _type(node: Node) -> str:
-    return _string(node.get("type"))
+    kind = node.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
-def _attribute(node: Node, name: str) -> str:
-    attributes = node.get("attrs")
-    return _string(attributes.get(name)) if isinstance(attributes, Mapping) else ""
-
-
-def _number(node: Node, name: str, default: int) -> int:
+def _attribute(node: Node, name: str, default: T) -> T:
     attributes = node.get("attrs")
     value = attributes.get(name) if isinstance(attributes, Mapping) else None
-    return value if isinstance(value, int) and abs(value) < 10**9 else default
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, type(default)) else default
