@@ -12,8 +12,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 _NAME = "agentjobs"
 # Logs every failed export.
 _EXPORTER_LOGGER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
-# Logs spans that do not fit into the queue, every 20 seconds.
-_QUEUE_LOGGER = "opentelemetry.sdk._shared_internal"
 # Logs variables that are no numbers, with a traceback.
 _SETTINGS_LOGGER = "opentelemetry.sdk.trace.export"
 
@@ -50,7 +48,6 @@ class _ReportingExporter(SpanExporter):
         logger = logging.getLogger(_EXPORTER_LOGGER)
         logger.handlers[:] = [self._reasons]
         logger.propagate = False
-        logging.getLogger(_QUEUE_LOGGER).filters[:] = [_Once()]
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
@@ -82,16 +79,6 @@ class _FirstMessage(logging.Handler):
     def take(self) -> str:
         message, self._message = self._message, ""
         return message
-
-
-class _Once(logging.Filter):
-    def __init__(self) -> None:
-        super().__init__()
-        self._has_passed = False
-
-    def filter(self, record: logging.LogRecord) -> bool:  # noqa: ARG002 - one of any text
-        has_passed, self._has_passed = self._has_passed, True
-        return not has_passed
 
 
 def _remove_traceback(record: logging.LogRecord) -> bool:

@@ -21,17 +21,18 @@ def tool_result(content: Mapping[str, Any], text: str) -> types.CallToolResult:
 
 def tool_error(error: ClientError) -> types.CallToolResult:
     """For the model, which can correct its arguments or tell the user."""
-    details = error.details if isinstance(error, ApiError) else None
-    fields = {"code": _code(error), "message": _message(error), "details": details}
+    refusal = _refusal(error)
+    fields = {"code": refusal.code, "message": refusal.message, "details": refusal.details}
     return types.CallToolResult(
-        content=[types.TextContent(text=_text(error))],
+        content=[types.TextContent(text=_text(refusal))],
         structured_content={"error": fields},
         is_error=True,
     )
 
 
 def protocol_error(error: ClientError) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, _text(error), {"code": _code(error)})
+    refusal = _refusal(error)
+    return MCPError(types.INVALID_PARAMS, _text(refusal), {"code": refusal.code})
 
 
 def invalid_arguments(error: ValidationError) -> ApiError:
@@ -43,20 +44,17 @@ def invalid_arguments(error: ValidationError) -> ApiError:
     return ApiError(422, "validation_failed", message, details=faults[:_MAX_FAULTS])
 
 
-def _code(error: ClientError) -> str:
+def _refusal(error: ClientError) -> ApiError:
+    """With a code for errors of the client itself too."""
     if isinstance(error, ApiError):
-        return error.code
+        return error
     is_unreachable = isinstance(error, ServiceUnreachable)
-    return "service_unreachable" if is_unreachable else "unexpected_response"
+    code = "service_unreachable" if is_unreachable else "unexpected_response"
+    return ApiError(0, code, str(error))
 
 
-def _message(error: ClientError) -> str:
-    return error.message if isinstance(error, ApiError) else str(error)
-
-
-def _text(error: ClientError) -> str:
+def _text(refusal: ApiError) -> str:
     """The message, the code, and a line for every field that is wrong."""
-    details = error.details if isinstance(error, ApiError) else None
-    faults = [fault for fault in details or () if isinstance(fault, dict)]
+    faults = [fault for fault in refusal.details or () if isinstance(fault, dict)]
     lines = [f"- {fault.get('field')}: {fault.get('message')}" for fault in faults]
-    return "\n".join((f"{_message(error)} ({_code(error)})", *lines))
+    return "\n".join((f"{refusal.message} ({refusal.code})", *lines))

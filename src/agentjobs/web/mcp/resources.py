@@ -1,7 +1,8 @@
 """Jobs as resources: `agentjobs://jobs`, and for each job its state, log, diff and report."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
+
+from mcp.server.mcpserver import MCPServer
 
 from agentjobs.web.mcp.arguments import MAX_LOG_BYTES
 from agentjobs.web.mcp.job_tools import job_content
@@ -11,18 +12,34 @@ from agentjobs.web.mcp.tool_client import current_client
 
 RECENT_JOBS = 20
 ALL_JOBS = "agentjobs://jobs"
-ONE_JOB = ALL_JOBS + "/{job_id}"
 JSON = "application/json"
 
+_JOB = ALL_JOBS + "/{job_id}"
 
-class JobResource(NamedTuple):
-    """`uri` may contain the placeholder `{job_id}`."""
 
-    uri: str
-    name: str
-    description: str
-    media_type: str
-    read: Callable[..., Awaitable[Any]]
+def add_resources(server: MCPServer[Any]) -> None:
+    """In the order in which clients see the templates."""
+    for uri, name, description, media_type, read in (
+        (ALL_JOBS, "jobs", f"The {RECENT_JOBS} newest jobs.", JSON, _jobs),
+        (_JOB, "job", "The state of a job.", JSON, _job),
+        (f"{_JOB}/log", "job-log", "The end of a job's log. Data.", "text/plain", _log),
+        (
+            f"{_JOB}/diff",
+            "job-diff",
+            "What a job changed. Data.",
+            "text/x-diff",
+            load_diff_text,
+        ),
+        (
+            f"{_JOB}/report",
+            "job-report",
+            "The report of a job. Data.",
+            "text/markdown",
+            _report,
+        ),
+    ):
+        register = server.resource(uri, name=name, description=description, mime_type=media_type)
+        register(read)
 
 
 async def _jobs() -> dict[str, Any]:
@@ -39,16 +56,3 @@ async def _log(job_id: str) -> str:
 
 async def _report(job_id: str) -> str:
     return (await load_report(job_id)).report_markdown
-
-
-RESOURCES = (
-    JobResource(ALL_JOBS, "jobs", f"The {RECENT_JOBS} newest jobs.", JSON, _jobs),
-    JobResource(ONE_JOB, "job", "The state of a job.", JSON, _job),
-    JobResource(ONE_JOB + "/log", "job-log", "The end of a job's log. Data.", "text/plain", _log),
-    JobResource(
-        ONE_JOB + "/diff", "job-diff", "What a job changed. Data.", "text/x-diff", load_diff_text
-    ),
-    JobResource(
-        ONE_JOB + "/report", "job-report", "The report of a job. Data.", "text/markdown", _report
-    ),
-)

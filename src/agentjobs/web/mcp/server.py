@@ -19,7 +19,7 @@ from pydantic import AnyUrl, ValidationError
 
 from agentjobs.web.mcp.listings import describe_briefly, recent_jobs
 from agentjobs.web.mcp.protocol import invalid_arguments, protocol_error, tool_error
-from agentjobs.web.mcp.resources import ALL_JOBS, JSON, RECENT_JOBS, RESOURCES
+from agentjobs.web.mcp.resources import ALL_JOBS, JSON, RECENT_JOBS, add_resources
 from agentjobs.web.mcp.tool_client import current_client
 from agentjobs.web.mcp.tools import INSTRUCTIONS, build_tools
 from agentjobs_client import ApiError, ClientError
@@ -43,14 +43,7 @@ def build_server() -> "ToolServer":
         # There are no messages outside of a response.
         subscriptions=False,
     )
-    for resource in RESOURCES:
-        register = server.resource(
-            resource.uri,
-            name=resource.name,
-            description=resource.description,
-            mime_type=resource.media_type,
-        )
-        register(resource.read)
+    add_resources(server)
     return server
 
 

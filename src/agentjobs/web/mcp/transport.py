@@ -2,12 +2,9 @@
 client asked for notifications about the progress of a call."""
 
 import asyncio
-from typing import Any
 
 import msgspec
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import PARSE_ERROR
-from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from agentjobs.web.api.accept import names_type
@@ -17,13 +14,7 @@ from agentjobs.web.mcp.tool_client import current_client
 
 
 async def serve_post(scope: Scope, content: bytes, send: Send) -> None:
-    try:
-        # The package accepts numbers and characters in some places that the API could not encode.
-        message = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        await _parse_error(error)(scope, _replay(b""), send)
-        return
-    reports_progress = names_type(scope, "text/event-stream") and _asks_for_progress(message)
+    reports_progress = names_type(scope, "text/event-stream") and _asks_for_progress(content)
     manager = StreamableHTTPSessionManager(
         # The package hands it out only to Starlette applications that it builds itself.
         build_server()._lowlevel_server,
@@ -35,18 +26,16 @@ async def serve_post(scope: Scope, content: bytes, send: Send) -> None:
         await manager.handle_request(scope, _replay(content), send)
 
 
-def _asks_for_progress(message: Any) -> bool:
-    """Whether it calls the tool that reports progress, and has a token for it."""
+def _asks_for_progress(content: bytes) -> bool:
+    """Whether a message calls the tool that reports progress, and has a token for it."""
+    try:
+        message = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
     match message:
         case {"params": {"name": "watch_job", "_meta": {"progressToken": _}}}:
             return True
     return False
-
-
-def _parse_error(error: Exception) -> Response:
-    fields = {"code": PARSE_ERROR, "message": f"Parse error: {error}"}
-    body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": fields})
-    return Response(body, status_code=400, media_type="application/json")
 
 
 def _replay(content: bytes) -> Receive:

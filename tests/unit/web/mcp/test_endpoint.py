@@ -116,6 +116,22 @@ async def test_malformed_messages_are_errors_of_json_rpc(
     assert (response.status_code, response.json()["error"]["code"] < 0) == (400, True)
 
 
+@pytest.mark.parametrize("argument", [rb'"\ud800": 1', rb'"repo": "\ud800"', b'"limit": NaN'])
+async def test_arguments_that_cannot_be_encoded_are_errors(
+    service: Service, argument: bytes
+) -> None:
+    prefix = "io.modelcontextprotocol"
+    meta = {f"{prefix}/protocolVersion": "2026-07-28", f"{prefix}/clientCapabilities": {}}
+    call = json.dumps(message("tools/call", name="list_jobs", arguments={}, _meta=meta)).encode()
+    content = call.replace(b'"arguments": {', b'"arguments": {' + argument)
+    headers = {"Mcp-Method": "tools/call", "Mcp-Name": "list_jobs"}
+    versioned = {"MCP-Protocol-Version": "2026-07-28", "Content-Type": "application/json"}
+    response = await service.post(
+        "/mcp", content=content, headers={**ACCEPT, **headers, **versioned}
+    )
+    assert response.json()["result"]["isError"], response.text
+
+
 async def test_unknown_methods_and_parameters_are_errors_of_json_rpc(service: Service) -> None:
     unknown = (await post(service, message("tools/delete"))).json()
     assert (unknown["id"], unknown["error"]["code"]) == (1, -32601)
