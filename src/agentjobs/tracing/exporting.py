@@ -91,18 +91,8 @@ def _load(certificates: Path | None) -> "Export":
 
 async def _stop(export: "Export") -> None:
     """In a thread that the end of the process does not wait for."""
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-
-    def stop() -> None:
-        try:
-            export.stop()
-        finally:
-            with contextlib.suppress(RuntimeError):  # The loop is closed.
-                loop.call_soon_threadsafe(stopped.set)
-
-    threading.Thread(target=stop, name="last traces", daemon=True).start()
-    try:
-        async with asyncio.timeout(_FLUSH_SECONDS):
-            await stopped.wait()
-    except TimeoutError:
+    thread = threading.Thread(target=export.stop, name="last traces", daemon=True)
+    thread.start()
+    await asyncio.to_thread(thread.join, _FLUSH_SECONDS)
+    if thread.is_alive():
         _log.warning("the last traces were not exported within %g s", _FLUSH_SECONDS)
