@@ -12,40 +12,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SIZES = {"made, 7,000 files": 7_000, "made, 27,000 files": 27_000}
-EDITED = 100
-_ADDED = 5
-
-_AUTHOR = {
-    f"GIT_{role}_{part}": "a@example.org"
-    for role in ("AUTHOR", "COMMITTER")
-    for part in ("NAME", "EMAIL")
-}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A bare repository with `head`, a commit that edits files, and one that also adds some."""
+    """A bare repository and its head."""
 
     name: str
     git_dir: Path
     head: str
-    edited: str
-    added: str
 
 
 def subjects(root: Path) -> Iterator[Subject]:
     named = os.environ.get("AGENTJOBS_BENCH_REPOSITORIES", "")
     for number, path in enumerate(filter(None, named.split(":"))):
         git_dir = root / f"named-{number}.git"
-        # Commits are added to the copy, which shares the objects.
         _git(root, "clone", "--quiet", "--bare", "--shared", path, str(git_dir))
-        yield _subject(path, git_dir)
+        _git(git_dir, "update-ref", "refs/heads/main", "HEAD")
+        yield Subject(path, git_dir, _git(git_dir, "rev-parse", "HEAD").strip())
     for name, files in SIZES.items() if not named else ():
         git_dir = root / f"made-{files}.git"
         _git(root, "init", "--quiet", "--bare", "-b", "main", str(git_dir))
         _git(git_dir, "fast-import", "--quiet", given=_history(files))
         _git(git_dir, "gc", "--quiet")
-        yield _subject(name, git_dir)
+        yield Subject(name, git_dir, _git(git_dir, "rev-parse", "HEAD").strip())
 
 
 def files_of(git_dir: Path, commit: str) -> list[tuple[str, str]]:
@@ -53,30 +43,6 @@ def files_of(git_dir: Path, commit: str) -> list[tuple[str, str]]:
     listing = _git(git_dir, "ls-tree", "-r", "-z", commit).split("\0")
     entries = (record.split("\t", 1) for record in listing if record.startswith("100"))
     return [(about.split()[2], path) for about, path in entries]
-
-
-def _subject(name: str, git_dir: Path) -> Subject:
-    head = _git(git_dir, "rev-parse", "HEAD").strip()
-    sources = [(blob, path) for blob, path in files_of(git_dir, head) if path.endswith(".py")]
-    chosen = random.Random(1).sample(sources, EDITED)
-    edits = {path: _git(git_dir, "cat-file", "blob", blob) for blob, path in chosen}
-    lines = ("# A line more.\n", "import json.decoder\n")
-    changes = {path: text + lines[at % 2] for at, (path, text) in enumerate(edits.items())}
-    edited = _commit(git_dir, head, changes)
-    new = {f"added/module_{at}.py": f"import os\n\nVALUE = {at}\n" for at in range(_ADDED)}
-    few = dict(list(changes.items())[: EDITED - _ADDED])
-    return Subject(name, git_dir, head, edited, _commit(git_dir, head, few | new))
-
-
-def _commit(git_dir: Path, parent: str, changes: dict[str, str]) -> str:
-    index = {"GIT_INDEX_FILE": str(git_dir / "bench-index")}
-    _git(git_dir, "read-tree", parent, environment=index)
-    for path, text in changes.items():
-        blob = _git(git_dir, "hash-object", "-w", "--stdin", given=text.encode()).strip()
-        entry = f"100644,{blob},{path}"
-        _git(git_dir, "update-index", "--add", "--cacheinfo", entry, environment=index)
-    tree = _git(git_dir, "write-tree", environment=index).strip()
-    return _git(git_dir, "commit-tree", "-p", parent, "-m", "x", tree).strip()
 
 
 def _history(files: int) -> bytes:
@@ -116,15 +82,12 @@ def _lines(chance: random.Random) -> int:
     return min(int(chance.lognormvariate(4.2, 1.1)), 4_000) + 1
 
 
-def _git(
-    directory: Path, *arguments: str, given: bytes = b"", environment: dict[str, str] | None = None
-) -> str:
+def _git(directory: Path, *arguments: str, given: bytes = b"") -> str:
     done = subprocess.run(
         ["git", "-c", "safe.directory=*", *arguments],
         cwd=directory,
         input=given,
         capture_output=True,
         check=True,
-        env={**os.environ, **_AUTHOR, **(environment or {})},
     )
     return done.stdout.decode("utf-8", "surrogateescape")

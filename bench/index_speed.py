@@ -1,9 +1,8 @@
-"""The index of a large repository: complete, after a small push, and without changes.
+"""The index of a large repository: complete, and without changes.
 
-A full index (everything parsed again, imports resolved, results stored) alternates with `git cat-
-file --batch` alone, whose output is discarded. cloc counts the same files once. The small pushes
-edit a hundred files, or edit some and add five. `memory` is the peak of all processes of one full
-index.
+A full index (everything parsed, imports resolved, results stored) alternates with `git cat-file
+--batch` alone, whose output is discarded. cloc counts the same files once. `memory` is the peak of
+all processes of one full index.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentjobs.inventory.indexing import SpareChild, claim_due, index_repository
+from agentjobs.inventory.indexing import claim_due, index_repository
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.settings import load
@@ -32,13 +31,10 @@ ROUNDS = 5
 GOALS = {
     "full, times cat-file": 1.5,
     "cloc, times full": 10.0,
-    "100 edited, times full": 0.1,
-    "with 5 added, times full": 0.1,
     "unchanged, ms": 50.0,
     "memory, MB": 300.0,
 }
 _AT_LEAST = frozenset({"cloc, times full"})
-_SPARE_SECONDS = 0.5
 _READ_BYTES = 1024 * 1024
 
 
@@ -60,8 +56,6 @@ async def _measure(root: Path, subject: Subject) -> list[dict[str, Any]]:
     figures = {
         "full, times cat-file": seconds["full"] / seconds["cat-file"],
         "cloc, times full": await asyncio.to_thread(_cloc, root, subject) / seconds["full"],
-        "100 edited, times full": seconds["edited"] / seconds["full"],
-        "with 5 added, times full": seconds["added"] / seconds["full"],
         "unchanged, ms": seconds["unchanged"] * 1_000,
         "memory, MB": peak[0] / 1_000_000,
     }
@@ -82,42 +76,24 @@ def _row(subject: str, full: float, name: str, value: float) -> dict[str, Any]:
 
 
 async def _indexes(data: Path, subject: Subject) -> dict[str, float]:
-    """The first index, one without changes, and two small pushes."""
+    """The first index, and one without changes."""
     data.mkdir()
     settings = load({"AGENTJOBS_DATA_DIR": str(data)})
     db = await open_database(settings.effective_database_url, migrate=True)
-    spare = SpareChild()
     try:
         await _connect(db, subject.head)
         taken = {}
-        for name, commit in (
-            ("full", subject.head),
-            ("unchanged", subject.head),
-            ("edited", subject.edited),
-            ("back", subject.head),
-            ("added", subject.added),
-        ):
-            await asyncio.to_thread(_push, subject, commit)
+        for name in ("full", "unchanged"):
             await db.transact(_make_due)
-            # Like in the service, the process is already started and waiting.
-            await spare.prepare()
-            await asyncio.sleep(_SPARE_SECONDS)
             started = time.perf_counter()
             repo = await claim_due(db)
             assert repo is not None
-            await index_repository(db, repo, subject.git_dir, settings, spare)
+            await index_repository(db, repo, subject.git_dir, settings)
             taken[name] = time.perf_counter() - started
         return taken
     finally:
-        await spare.close()
         await db.close()
         await asyncio.to_thread(shutil.rmtree, data)
-
-
-def _push(subject: Subject, commit: str) -> None:
-    subprocess.run(
-        ["git", "-C", str(subject.git_dir), "update-ref", "refs/heads/main", commit], check=True
-    )
 
 
 async def _connect(db: Database, head: str) -> None:

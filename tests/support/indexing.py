@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from agentjobs.inventory.index import child
-from agentjobs.inventory.index.process import SpareChild, run_child
+from agentjobs.inventory.index.process import run_child
 from agentjobs.inventory.index.wire import Request, Result
 from tests.support.workspace import ENVIRONMENT, run_git
 
@@ -22,7 +20,7 @@ class IndexSetup:
     """`progress` has the progress messages of the last index."""
 
     repository: Path
-    cache_path: Path
+    poms_path: Path
     progress: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -67,35 +65,29 @@ class IndexSetup:
         self,
         commit: str,
         *,
-        after: str = "",
+        stored_digest: str = "",
         memory_mib: int = MEMORY_MIB,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        spare: SpareChild | None = None,
     ) -> Result:
-        """Index in a new process; `after` is the commit of the stored index."""
+        """Index in a new process; `stored_digest` is that of the stored dependencies."""
         self.progress.clear()
-        request = self._request(commit, after, memory_mib)
-        return await run_child(
-            request, timeout_seconds, lambda *at: self.progress.append(at), spare
-        )
+        request = self._request(commit, stored_digest, memory_mib)
+        return await run_child(request, timeout_seconds, lambda *at: self.progress.append(at))
 
-    def index_in_process(self, commit: str, *, after: str = "", stored_digest: str = "") -> Result:
+    def index_in_process(self, commit: str, *, stored_digest: str = "") -> Result:
         """The same index without a new process, whose start takes most of the time."""
-        request = self._request(commit, after, MEMORY_MIB)
-        request = msgspec.structs.replace(request, stored_digest=stored_digest)
-        responses = list(child._respond(request))
-        (result,) = msgspec.convert(responses, type=list[Result])
-        return result
+        response = child.respond(self._request(commit, stored_digest, MEMORY_MIB))
+        assert isinstance(response, Result)
+        return response
 
-    def _request(self, commit: str, after: str, memory_mib: int) -> Request:
+    def _request(self, commit: str, stored_digest: str, memory_mib: int) -> Request:
         return Request(
             "index",
             str(self.git_dir),
             commit,
-            str(self.cache_path),
+            str(self.poms_path),
             memory_mib,
-            repo_id="repo_one",
-            indexed_commit=after,
+            stored_digest=stored_digest,
         )
 
 
@@ -103,4 +95,4 @@ def index_setup(directory: Path) -> IndexSetup:
     repository = directory / "repository"
     repository.mkdir()
     run_git(repository, "init", "-q", "-b", "main")
-    return IndexSetup(repository, directory / "index" / "facts.db")
+    return IndexSetup(repository, directory / "index" / "poms.db")

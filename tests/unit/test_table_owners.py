@@ -16,8 +16,8 @@ from agentjobs.cli.orgs.tables import OWNERS
 from tests.support.paths import PROJECT
 
 SOURCE = PROJECT / "src" / "agentjobs"
-# Both databases belong to the index process alone and live outside the store.
-CACHE_TABLES = {"facts", "states"}
+# The cache of published poms, a database outside of the store.
+CACHE_TABLES = {"poms"}
 
 _WRITE = re.compile(
     r"\b(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|DELETE\s+FROM|(?<!DO )(?<!FOR )(?<!KEY )UPDATE)\s+(\w+)"

@@ -18,13 +18,12 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.fair_slots import FairTurns
 from agentjobs.fleet import processes
 from agentjobs.fleet.processes import ProcessInfo, Role, instance_of, this_process
-from agentjobs.inventory.indexing import IndexStates, pom_fetcher
+from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.open_pulls import OpenPullReader
 from agentjobs.jobs.public_address import follow_public_address
 from agentjobs.loops.advisory_loop import AdvisoryLoop
-from agentjobs.loops.deleted_repos_loop import DeletedReposLoop
 from agentjobs.loops.disk_loop import reserve_loop
 from agentjobs.loops.index_loop import IndexLoop
 from agentjobs.loops.loop import Loop, PeriodicLoop, run_loops
@@ -202,9 +201,8 @@ def _serving_loops(
             is_able=lambda: context.repositories.is_usable,
             poms=pom_fetcher(settings, registry),
             turns=index_turns,
-            has_spare=number == 0,
         )
-        for number in range(_INDEX_LOOPS)
+        for _ in range(_INDEX_LOOPS)
     )
     scan_loops = (
         ScanLoop(
@@ -222,7 +220,6 @@ def _serving_loops(
         RescanLoop(db, process.id),
         PeriodicLoop("keys", _LAST_USED_SECONDS, context.authenticator.flush_last_used),
         prune_loop(db, settings),
-        DeletedReposLoop(db, [IndexStates(settings)]),
         reserve_loop(context.free_space),
         *_repository_roles(context),
     ]

@@ -9,7 +9,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, Self
+from typing import IO, Self
 
 from agentjobs.git.environment import git_environment
 from agentjobs.safe_text import mask_unprintable
@@ -21,8 +21,6 @@ _PIPE_BYTES = 1024 * 1024
 _PIECE_BYTES = 1024 * 1024
 # Room for about five million files; a small repository can list billions.
 _MAX_LISTING_BYTES = 512 * 1024**2
-# Room for about a million changes: git collects all of them before it prints the first one.
-_DIFF_MEMORY_BYTES = 256 * 1024**2
 # A pack that is mapped as a whole would count towards our memory limit.
 _CONFIGURATION = {
     "core.packedGitWindowSize": "4m",
@@ -33,16 +31,6 @@ _CONFIGURATION = {
 
 class GitReadError(Exception):
     """Git failed; the message is its reason."""
-
-
-class Change(NamedTuple):
-    """A path that differs; `was_file` and `is_file`: it was and is a regular file."""
-
-    path: bytes
-    old_blob: bytes
-    new_blob: bytes
-    was_file: bool
-    is_file: bool
 
 
 class LargeBlob:
@@ -62,14 +50,9 @@ class LargeBlob:
             yield piece
 
 
-def list_files(git_dir: Path, commit: str, paths: Sequence[str] = ()) -> list[bytes]:
-    """Records of every regular file of a commit, for `split_record`; no links, no submodules.
-
-    `paths` limits the list; it must fit on a command line.
-    """
-    listing = _read_output(
-        _start(git_dir, "ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
-    )
+def list_files(git_dir: Path, commit: str) -> list[bytes]:
+    """Records of every regular file of a commit, for `split_record`; no links, no submodules."""
+    listing = _read_output(_start(git_dir, "ls-tree", "-r", "-z", "--full-tree", commit, "--"))
     return [record for record in listing.split(b"\0") if record[:6] in REGULAR_MODES]
 
 
@@ -77,29 +60,6 @@ def split_record(record: bytes) -> tuple[bytes, bytes]:
     """The path and the blob id of a record, which is `100644 blob <id>`, a tab and the path."""
     description, _, path = record.partition(b"\t")
     return path, description[12:]
-
-
-def start_diff(git_dir: Path, old: str, new: str) -> "subprocess.Popen[bytes]":
-    """Start comparing the trees of two commits, for `read_changes`."""
-    return _start(
-        git_dir,
-        *("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames"),
-        *("--no-ext-diff", "--no-textconv", f"{old}^{{tree}}", f"{new}^{{tree}}"),
-        prefix=("prlimit", f"--data={_DIFF_MEMORY_BYTES}:"),
-    )
-
-
-def read_changes(listing: "subprocess.Popen[bytes]") -> list[Change]:
-    """A rename is a deletion and an addition."""
-    report = _read_output(listing)
-    fields = iter(report.split(b"\0"))
-    changes = []
-    for description in fields:
-        if description:
-            old_mode, new_mode, old_blob, new_blob, _ = description[1:].split(b" ")
-            modes = (old_mode in REGULAR_MODES, new_mode in REGULAR_MODES)
-            changes.append(Change(next(fields), old_blob, new_blob, *modes))
-    return changes
 
 
 def read_blobs(
@@ -186,14 +146,11 @@ def _read_output(process: "subprocess.Popen[bytes]") -> bytes:
 
 
 def _start(
-    git_dir: Path,
-    *arguments: str,
-    stdin: int = subprocess.DEVNULL,
-    prefix: tuple[str, ...] = (),
+    git_dir: Path, *arguments: str, stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
     try:
         process = subprocess.Popen(
-            (*prefix, "git", *arguments),
+            ("git", *arguments),
             cwd="/",
             env=git_environment(git_dir=git_dir, configuration=_CONFIGURATION),
             stdin=stdin,

@@ -4,8 +4,8 @@
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
-from contextlib import closing
+import contextlib
+from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,8 +15,7 @@ from agentjobs.clock import SECOND_MS
 from agentjobs.git.refs import resolve
 from agentjobs.git.remote import strip_credentials
 from agentjobs.inventory.index.analysis import fingerprint
-from agentjobs.inventory.index.cache import AnalysisCache
-from agentjobs.inventory.index.process import IndexFailure, SpareChild, run_child
+from agentjobs.inventory.index.process import IndexFailure, run_child
 from agentjobs.inventory.index.wire import Request, Result
 from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.inventory.published_poms import PomFetcher, PomRegistry
@@ -34,10 +33,7 @@ from agentjobs.store.leases import ClaimLost, DueColumn, backoff_ms, run_renewin
 
 __all__ = [
     "IndexFailure",
-    "IndexStates",
-    "SpareChild",
     "claim_due",
-    "forget_repositories",
     "index_repository",
     "make_outdated_due",
     "pom_fetcher",
@@ -136,7 +132,6 @@ async def index_repository(
     repo: DueRepo,
     git_dir: Path,
     settings: Settings,
-    spare: SpareChild | None = None,
     poms: PomFetcher | None = None,
 ) -> IndexedCommit:
     """Raises IndexFailure, whose message is shown to the repository's owner, or ClaimLost."""
@@ -146,8 +141,11 @@ async def index_repository(
     if (repo.indexed_commit, repo.fingerprint) == (commit, fingerprint()):
         await db.transact(_store_unchanged, repo, commit)
         return IndexedCommit(commit, None)
-    request = _request("index", git_dir, commit, settings, repo)
-    running = _run(request, settings, progress := _Progress(), spare, poms)
+    # Other versions may store the same dependencies in another way.
+    is_same_version = repo.fingerprint == fingerprint()
+    stored_digest = (repo.dependencies_digest or "") if is_same_version else ""
+    request = _request("index", git_dir, commit, settings, stored_digest)
+    running = _run(request, settings, progress := _Progress(), poms)
     lease = _IndexLease(db, repo, progress)
     result, rows = await run_renewing(
         _build(db, repo, running), lease.renew, _PROGRESS_SECONDS, _DUE.lease_ms
@@ -170,34 +168,32 @@ async def read_dependencies(
 ) -> CommitDependencies:
     """The dependencies of any commit, read from its manifests only; stores nothing."""
     request = _request("dependencies", git_dir, commit, settings)
-    result = await _run(request, settings, lambda *_: None, None, poms)
+    result = await _run(request, settings, lambda *_: None, poms)
     return CommitDependencies(result.dependencies or (), result.warnings, result.installed_together)
 
 
 def pom_fetcher(settings: Settings, registry: PomRegistry) -> PomFetcher:
-    return PomFetcher(registry, _maven_registry(settings), _cache_path(settings))
+    """Also removes the cache of versions before 0.3, which may have a gigabyte."""
+    for path in _poms_path(settings).parent.glob("facts.db*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return PomFetcher(registry, _maven_registry(settings), _poms_path(settings))
 
 
 async def _run(
     request: Request,
     settings: Settings,
     progress: Callable[[int, int], None],
-    spare: SpareChild | None,
     poms: PomFetcher | None,
 ) -> Result:
     """Runs the process again as long as poms that it lacks can be fetched."""
     timeout_seconds = settings.index_timeout_seconds
-    result = await run_child(request, timeout_seconds, progress, spare)
+    result = await run_child(request, timeout_seconds, progress)
     for _ in range(_MAX_POM_ROUNDS):
         missing = result.missing_poms
         if not missing or poms is None or not await poms.fetch_missing(missing):
             break
-        # The process has saved its state, so only the dependencies are read again.
-        state_commit = request.commit if request.repo_id else ""
-        again = msgspec.structs.replace(request, indexed_commit=state_commit)
-        graph = result.graph
-        result = await run_child(again, timeout_seconds, progress, spare)
-        result = msgspec.structs.replace(result, graph=result.graph or graph)
+        result = await run_child(request, timeout_seconds, progress)
     return result
 
 
@@ -206,41 +202,12 @@ async def store_failure(db: Database, repo: DueRepo, reason: str) -> None:
     await db.transact(_store_failure, repo.id, reason, backoff)
 
 
-def forget_repositories(settings: Settings, repo_ids: Iterable[str]) -> None:
-    """Blocking. Deletes what this host's cache holds of these repositories."""
-    path = _cache_path(settings)
-    if path.exists():
-        with closing(AnalysisCache(path)) as cache:
-            for repo_id in repo_ids:
-                cache.delete_state(repo_id)
-
-
-class IndexStates:
-    """What the last index of each repository left on this host."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    async def cached_repos(self) -> set[str]:
-        return await asyncio.to_thread(self._repo_ids)
-
-    async def drop_repos(self, repo_ids: Collection[str]) -> None:
-        await asyncio.to_thread(forget_repositories, self._settings, repo_ids)
-
-    def _repo_ids(self) -> set[str]:
-        path = _cache_path(self._settings)
-        if not path.exists():
-            return set()
-        with closing(AnalysisCache(path)) as cache:
-            return cache.repo_ids()
-
-
 def _maven_registry(settings: Settings) -> str:
     return strip_credentials(settings.registry_url("Maven"))
 
 
-def _cache_path(settings: Settings) -> Path:
-    return settings.data_path / "index" / "facts.db"
+def _poms_path(settings: Settings) -> Path:
+    return settings.data_path / "index" / "poms.db"
 
 
 def _request(
@@ -248,24 +215,16 @@ def _request(
     git_dir: Path,
     commit: str,
     settings: Settings,
-    repo: DueRepo | None = None,
+    stored_digest: str = "",
 ) -> Request:
-    request = Request(
+    return Request(
         task=task,
         git_dir=str(git_dir.absolute()),
         commit=commit,
-        cache_path=str(_cache_path(settings).absolute()),
+        poms_path=str(_poms_path(settings).absolute()),
         memory_mib=settings.index_memory_mib,
-        repo_id="" if repo is None else repo.id,
+        stored_digest=stored_digest,
         maven_registry=_maven_registry(settings),
-    )
-    # Results of other analyzer versions cannot be reused.
-    if repo is None or repo.fingerprint != fingerprint():
-        return request
-    return msgspec.structs.replace(
-        request,
-        indexed_commit=repo.indexed_commit or "",
-        stored_digest=repo.dependencies_digest or "",
     )
 
 

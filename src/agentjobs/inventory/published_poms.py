@@ -1,4 +1,4 @@
-"""Fetches parents and BOMs of Maven projects from the registry into the cache of the index.
+"""Fetches parents and BOMs of Maven projects from the registry into a cache.
 
 The index process has no network: it says which poms it lacks, and finds them there the next time.
 """
@@ -6,13 +6,11 @@ The index process has no network: it says which poms it lacks, and finds them th
 import asyncio
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
 from agentjobs.clock import elapsed_ms
 from agentjobs.inventory import manifests
-from agentjobs.inventory.index.cache import AnalysisCache
 from agentjobs.inventory.index.pom_cache import PomCache
 from agentjobs.inventory.manifests.maven.inheritance import find_missing_poms
 from agentjobs.inventory.manifests.maven.published import MAX_POMS
@@ -35,8 +33,7 @@ class PomFetcher:
 
     def __init__(self, registry: PomRegistry, address: str, cache_path: Path) -> None:
         self._registry = registry
-        self._address = address
-        self._cache_path = cache_path
+        self._cache = PomCache(cache_path, address)
         self._absent: WeightedCache[str, int] = WeightedCache(_MAX_ABSENT)
 
     async def fetch_missing(self, coordinates: Collection[str]) -> bool:
@@ -71,7 +68,5 @@ class PomFetcher:
     def _store(self, contents: Mapping[str, bytes]) -> Sequence[str]:
         """Returns the parents and BOMs that the cache lacks."""
         poms = {name: manifests.read("pom.xml", content) for name, content in contents.items()}
-        with closing(AnalysisCache(self._cache_path)) as cache:
-            pom_cache = PomCache(cache, self._address)
-            pom_cache.store(poms)
-            return find_missing_poms(poms, pom_cache.load)
+        self._cache.store(poms)
+        return find_missing_poms(poms, self._cache.load)

@@ -46,11 +46,11 @@ _UPSERT = insert_statement("dependencies", _COLUMNS, key=("repo_id", "position")
 
 
 class IndexRows(msgspec.Struct, frozen=True):
-    """None means unchanged since the stored index."""
+    """`dependencies` is None if they are unchanged since the stored index."""
 
     repo: Mapping[str, Any]
     dependencies: Sequence[Mapping[str, Any]] | None
-    graph: bytes | None
+    graph: bytes
 
 
 def prepare(repo_id: str, result: Result) -> IndexRows:
@@ -135,14 +135,7 @@ async def store_unchanged(tx: Transaction, repo_id: str, claimed_head: str, comm
     await tx.invalidate("repos")
 
 
-async def _store_graph(tx: Transaction, repo_id: str, commit: str, data: bytes | None) -> None:
-    if data is None:
-        await tx.execute(
-            "UPDATE repo_graphs SET commit_id = :commit WHERE repo_id = :repo_id",
-            repo_id=repo_id,
-            commit=commit,
-        )
-        return
+async def _store_graph(tx: Transaction, repo_id: str, commit: str, data: bytes) -> None:
     await tx.execute(
         "INSERT INTO repo_graphs (repo_id, commit_id, data) VALUES (:repo_id, :commit, :data)"
         " ON CONFLICT (repo_id) DO UPDATE SET commit_id = excluded.commit_id, data = excluded.data",

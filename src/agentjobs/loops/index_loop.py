@@ -10,7 +10,6 @@ from agentjobs.git.process import GitError
 from agentjobs.inventory.indexing import (
     DueRepo,
     IndexFailure,
-    SpareChild,
     claim_due,
     index_repository,
     make_outdated_due,
@@ -24,8 +23,6 @@ from agentjobs.store.leases import ClaimLost
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0
-# Before a spare process is started, which takes CPU time from a start and from jobs.
-_IDLE_SECONDS = 5.0
 
 
 class IndexLoop:
@@ -39,32 +36,22 @@ class IndexLoop:
         is_able: Callable[[], bool] = lambda: True,
         poms: PomFetcher | None = None,
         turns: FairTurns | None = None,
-        has_spare: bool = True,
     ) -> None:
         """While `is_able` returns False, the repositories are left to other processes. Without
         `poms`, versions that published poms set stay unknown. `turns` are shared with loops that
-        index beside this one, of which only one needs a spare process."""
+        index beside this one."""
         self._is_able = is_able
         self._db = db
         self._settings = settings
-        self._spare = SpareChild()
         self._poms = poms
         self._turns = turns or FairTurns()
-        self._has_spare = has_spare
 
     async def run(self) -> None:
         with self._db.changes.listen("index") as signal:
             await make_outdated_due(self._db)
-            try:
-                while True:
-                    if self._is_able() and await self.index_one():
-                        continue
-                    if not await signal.wait(_IDLE_SECONDS):
-                        if self._has_spare:
-                            await self._spare.prepare()
-                        await signal.wait(_POLL_SECONDS)
-            finally:
-                await self._spare.close()
+            while True:
+                if not self._is_able() or not await self.index_one():
+                    await signal.wait(_POLL_SECONDS)
 
     async def index_one(self) -> bool:
         """False if no repository was due."""
@@ -76,9 +63,7 @@ class IndexLoop:
     async def _index(self, repo: DueRepo) -> None:
         git_dir = repositories.path(self._settings.repositories_path, repo.id)
         try:
-            result = await index_repository(
-                self._db, repo, git_dir, self._settings, self._spare, self._poms
-            )
+            result = await index_repository(self._db, repo, git_dir, self._settings, self._poms)
             _log.info(
                 "repository indexed",
                 extra={"fields": {"repo_id": repo.id, "files": result.file_count}},

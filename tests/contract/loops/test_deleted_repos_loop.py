@@ -1,13 +1,9 @@
 """Caches of repositories that are disconnected or have no row any more, on both databases."""
 
-from contextlib import closing
 from pathlib import Path
 
-from agentjobs.inventory.index.cache import AnalysisCache
-from agentjobs.inventory.indexing import IndexStates
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.loops.deleted_repos_loop import drop_deleted_repos
-from agentjobs.settings import Settings
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.mirror import Mirrors
 from tests.support.jobs import JobHarness
@@ -30,17 +26,3 @@ async def test_only_mirrors_of_deleted_repositories_are_dropped(
     assert list((tmp_path / "mirrors").glob("*.git")) == []
     assert await drop_deleted_repos(harness.db, workspaces) == set()
     await workspaces.close()
-
-
-async def test_only_index_states_of_deleted_repositories_are_dropped(
-    harness: JobHarness, tmp_path: Path
-) -> None:
-    await harness.organization()
-    (row,) = await harness.db.fetch_all("SELECT id FROM repos")
-    states = IndexStates(Settings(data_dir=str(tmp_path)))
-    assert await drop_deleted_repos(harness.db, states) == set()
-    with closing(AnalysisCache(tmp_path / "index" / "facts.db")) as cache:
-        for each in (row["id"], "repo_gone"):
-            cache.put_state(each, b"summary", b"paths", b"graph")
-    assert await drop_deleted_repos(harness.db, states) == {"repo_gone"}
-    assert await states.cached_repos() == {row["id"]}

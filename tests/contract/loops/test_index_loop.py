@@ -1,8 +1,6 @@
-"""The process that the index loop keeps ready, and the order of its work."""
+"""The order in which the index loop indexes repositories."""
 
 import asyncio
-import contextlib
-import os
 from pathlib import Path
 
 import pytest
@@ -15,29 +13,6 @@ from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
 from tests.support.jobs import JobHarness
 from tests.support.stores import until
-
-
-def index_processes() -> list[int]:
-    pids = []
-    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
-        with contextlib.suppress(OSError):
-            if b"inventory.index.child" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                pids.append(int(pid))
-    return pids
-
-
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_an_idle_loop_has_a_process_ready_for_the_next_index(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_loop, "_IDLE_SECONDS", 0.01)
-    loop = IndexLoop(database, load({"AGENTJOBS_DATA_DIR": str(tmp_path)}))
-    running = asyncio.create_task(loop.run())
-    await until(lambda: len(index_processes()) == 1, within_seconds=60)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert index_processes() == []
 
 
 class SlowIndexes:

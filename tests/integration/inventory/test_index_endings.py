@@ -1,15 +1,14 @@
 """How the index process may end, and how the service reports it."""
 
 import os
-import signal
-import sqlite3
-from contextlib import closing
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from agentjobs.inventory.index.cache import AnalysisCache
-from agentjobs.inventory.index.process import IndexFailure, SpareChild
+from agentjobs.inventory.index.process import IndexFailure
+from agentjobs.inventory.index.wire import Request, encode_frame
 from tests.support.indexing import IndexSetup, index_setup
 from tests.support.service import wait_until
 
@@ -45,16 +44,6 @@ async def test_a_process_that_dies_is_reported_as_a_failure(
         await setup.index(commit)
 
 
-async def test_a_worker_process_that_dies_ends_the_whole_index(
-    setup: IndexSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit = setup.commit_many(1_600)
-    script = f'[ "$1" = cat-file ] && kill -SEGV $PPID; PATH={os.environ["PATH"]}; exec git "$@"'
-    put_fake_git_on_path(tmp_path, script, monkeypatch)
-    with pytest.raises(IndexFailure, match="crashed with SIGSEGV"):
-        await setup.index(commit)
-
-
 async def test_an_index_that_times_out_is_killed_with_its_child_processes(
     setup: IndexSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,22 +60,32 @@ async def test_an_index_that_times_out_is_killed_with_its_child_processes(
     wait_until(lambda: _is_dead(int(pid.read_text())), "the end of git")
 
 
-async def test_worker_processes_end_when_their_parent_is_killed(
+def test_the_process_ends_when_the_service_is_killed(
     setup: IndexSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = setup.commit_many(1_600)
-    # Kills only the grandparent, the process that the service talks to.
-    script = (
-        f'PATH={os.environ["PATH"]}; [ "$1" = cat-file ] || exec git "$@"\n'
-        # If git starts late, its parent may already be dead and replaced by init.
-        f"[ $PPID -gt 1 ] || exit 1; echo $PPID >> {tmp_path}/workers\n"
-        "kill -KILL $(cut -d ' ' -f 4 /proc/$PPID/stat); exec sleep 30"
-    )
+    commit, pids = setup.commit({"a": b"1\n"}), tmp_path / "pids"
+    # The process of the index and its parent, which stands for the service.
+    script = f"cut -d ' ' -f 1,4 /proc/$PPID/stat > {pids}.new; mv {pids}.new {pids}; sleep 1000"
     put_fake_git_on_path(tmp_path, script, monkeypatch)
-    with pytest.raises(IndexFailure, match="process was killed"):
-        await setup.index(commit)
-    workers = [int(pid) for pid in (tmp_path / "workers").read_text().split()]
-    wait_until(lambda: all(map(_is_dead, workers)), "the end of the worker processes")
+    request = Request("index", str(setup.git_dir), commit, str(setup.poms_path), 1_024)
+    service = subprocess.Popen([sys.executable, "-c", _SERVICE, encode_frame(request).hex()])
+    wait_until(pids.exists, "the start of git")
+    index_pid, service_pid = map(int, pids.read_text().split())
+    assert service_pid == service.pid
+    service.kill()
+    service.wait()
+    wait_until(lambda: _is_dead(index_pid), "the end of the index process")
+
+
+# Keeps the standard input of the index process open.
+_SERVICE = """
+import subprocess, sys
+from agentjobs.inventory.index.process import _COMMAND
+index = subprocess.Popen([sys.executable, "-c", _COMMAND], stdin=subprocess.PIPE)
+index.stdin.write(bytes.fromhex(sys.argv[1]))
+index.stdin.flush()
+index.wait()
+"""
 
 
 def _is_dead(pid: int) -> bool:
@@ -113,43 +112,3 @@ async def test_a_manifest_that_exceeds_the_memory_limit_is_only_a_warning(
     result = await setup.index(commit, memory_mib=150)
     assert result.line_count == 2
     assert [warning.path for warning in result.warnings] == ["package-lock.json"]
-
-
-async def test_a_spare_process_serves_one_request_and_a_dead_one_is_replaced(
-    setup: IndexSetup,
-) -> None:
-    commit, spare = setup.commit({"a": b"1\n"}), SpareChild()
-    await spare.prepare()
-    waiting = spare._waiting
-    assert waiting is not None
-    os.killpg(waiting.pid, signal.SIGKILL)
-    await waiting.wait()
-    for _ in range(2):
-        assert (await setup.index(commit, spare=spare)).line_count == 1
-    await spare.prepare()
-    await spare.close()
-
-
-async def test_the_next_index_uses_the_state_saved_after_the_last_response(
-    setup: IndexSetup,
-) -> None:
-    first, spare = setup.commit({"a.py": b"import os\n"}), SpareChild()
-    await setup.index(first, spare=spare)
-    await setup.index(setup.commit({"b.py": b"import a\n"}), after=first, spare=spare)
-    # Only a scan of the whole commit reports progress.
-    assert setup.progress == []
-    await spare.close()
-
-
-async def test_a_process_that_is_saving_its_state_ends_with_the_service(setup: IndexSetup) -> None:
-    commit, spare = setup.commit({"a.py": b"import os\n"}), SpareChild()
-    await spare.prepare()
-    waiting = spare._waiting
-    assert waiting is not None
-    AnalysisCache(setup.cache_path).close()
-    with closing(sqlite3.connect(setup.cache_path)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert (await setup.index(commit, spare=spare)).line_count == 1
-        assert waiting.returncode is None
-        await spare.close()
-    assert waiting.returncode == -signal.SIGKILL

@@ -1,5 +1,6 @@
 """Indexing a real repository in the index process: lines, dependencies, imports, warnings."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,6 @@ async def test_paths_of_any_bytes_are_read_and_displayed_as_text(setup: IndexSet
     commit = setup.commit(dict.fromkeys(names, b"x\n"))
     result = await setup.index(commit)
     assert result.line_count == len(names)
-    assert result.graph is not None
     assert unpack_graph(result.graph).files == ("\\xff\\xfe.py",)
     assert all(path == "\\xe4/go.mod" for path in warnings_of(result))
 
@@ -90,7 +90,6 @@ async def test_dependencies_and_imports_are_found_and_a_broken_manifest_is_a_war
     assert [(row.name, row.version) for row in result.dependencies] == [("requests", "2.30.0")]
     assert result.purls == ("pkg:pypi/requests@2.30.0",)
     assert list(warnings_of(result)) == ["web/package-lock.json"]
-    assert result.graph is not None
     graph = unpack_graph(result.graph)
     edges = {(graph.files[start], graph.files[end]) for start, end in graph.edges}
     assert ("shop/cart.py", "shop/price.py") in edges
@@ -121,9 +120,6 @@ async def test_a_blob_that_is_missing_or_broken_is_a_warning_and_the_rest_is_cou
     result = await setup.index(commit)
     assert (result.line_count, result.file_count) == (6, 9)
     assert sorted(warnings_of(result)) == ["f2", "f5", "f8"]
-    # A missing blob is not cached: it may arrive with the next fetch.
-    repeated = await setup.index(commit)
-    assert sorted(warnings_of(repeated)) == ["f2", "f5", "f8"]
 
 
 async def test_warnings_beyond_the_limit_are_counted(setup: IndexSetup) -> None:
@@ -139,16 +135,68 @@ async def test_a_missing_commit_is_reported_as_a_failure(setup: IndexSetup) -> N
         await setup.index("1" * 40)
 
 
-async def test_several_processes_produce_the_same_index(
-    setup: IndexSetup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_progress_of_a_large_index_is_reported(setup: IndexSetup) -> None:
     result = await setup.index(setup.commit_many(2_000))
     assert (result.line_count, result.file_count) == (8_000, 2_000)
     assert result.languages == (LanguageLines("Python", 2_000, 8_000),)
-    assert result.graph is not None
     graph = unpack_graph(result.graph)
     assert len(graph.files) == 2_000
     assert len(graph.edges) == 1_999
     assert setup.progress[0] == (0, 2_000)
     assert setup.progress[-1] == (2_000, 2_000)
     assert setup.progress == sorted(setup.progress)
+
+
+async def test_a_blob_with_many_paths_is_read_once_and_counted_for_each(
+    setup: IndexSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "blobs"
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "git"
+    script.write_text(
+        f"#!/bin/sh\nPATH={os.environ['PATH']}\n"
+        f'if [ "$1" = cat-file ]; then tee -a {log} | git "$@"; else exec git "$@"; fi\n'
+    )
+    script.chmod(0o755)
+    commit = setup.commit({f"f{number}.py": b"import os\n" for number in range(9)})
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    assert (await setup.index(commit)).line_count == 9
+    assert len(log.read_text().splitlines()) == 1
+
+
+def test_a_change_of_the_fixtures_is_sent_although_no_manifest_changed(setup: IndexSetup) -> None:
+    files = {"requirements.txt": b"a==1\n", "examples/requirements.txt": b"b==1\n"}
+    first = setup.index_in_process(setup.commit(files))
+    assert [(d.name, d.fixture) for d in first.dependencies or ()] == [("b", True), ("a", False)]
+    digest = first.dependencies_digest
+    same = setup.commit({".agentjobs.toml": b"draft = true\n"})
+    result = setup.index_in_process(same, stored_digest=digest)
+    assert (result.dependencies, result.purls, result.dependencies_digest) == (None, (), digest)
+    changed = setup.commit({".agentjobs.toml": b"inventory.fixtures = ['/requirements.txt']\n"})
+    result = setup.index_in_process(changed, stored_digest=digest)
+    assert [(d.name, d.fixture) for d in result.dependencies or ()] == [("b", False), ("a", True)]
+
+
+def test_a_change_of_imports_is_sent_although_no_manifest_changed(setup: IndexSetup) -> None:
+    lock = b'[[package]]\nname = "pyyaml"\nversion = "6.0"\nsource = { registry = "x" }\n'
+    first = setup.index_in_process(setup.commit({"uv.lock": lock, "a.py": b"import os\n"}))
+    assert [each.imported for each in first.dependencies or ()] == ["no"]
+    digest = first.dependencies_digest
+    same = setup.commit({"b.py": b"import os, a\n"})
+    result = setup.index_in_process(same, stored_digest=digest)
+    assert (result.dependencies, result.dependencies_digest) == (None, digest)
+    changed = setup.commit({"a.py": b"import yaml\n"})
+    result = setup.index_in_process(changed, stored_digest=digest)
+    assert [each.imported for each in result.dependencies or ()] == ["yes"]
+    notebook = setup.commit({"a.py": b"import os\n", "b.ipynb": b"{}\n"})
+    result = setup.index_in_process(notebook, stored_digest=digest)
+    assert [each.imported for each in result.dependencies or ()] == ["unknown"]
+
+
+async def test_a_shallow_repository_is_indexed(setup: IndexSetup, tmp_path: Path) -> None:
+    setup.commit({"a": b"1\n"})
+    setup.commit({"b": b"1\n"})
+    shallow = tmp_path / "shallow"
+    run_git(tmp_path, "clone", "-q", "--depth=1", f"file://{setup.repository}", str(shallow))
+    copy = IndexSetup(shallow, setup.poms_path)
+    assert (await copy.index(run_git(shallow, "rev-parse", "HEAD"))).file_count == 2

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from agentjobs.inventory.graph.encoding import pack_graph, unpack_flat
 from agentjobs.inventory.imports.external_names import (
     ExternalNames,
     find_complete_families,
@@ -135,7 +134,7 @@ def test_a_crate_is_imported_by_its_name_with_underscores() -> None:
 
 def test_names_belong_to_the_language_of_the_file() -> None:
     graph = ModuleGraph(("a.py", "b.ts", "c.txt"), (), ("yaml", "zod"), ((0, 0), (1, 1), (2, 0)))
-    assert find_external_names(unpack_flat(pack_graph(graph))) == {
+    assert find_external_names(graph) == {
         "python": {"yaml"},
         "javascript": {"zod"},
     }

@@ -4,7 +4,6 @@ import pytest
 
 from agentjobs.inventory.imports import is_config, is_full, module_graph, resolve
 from agentjobs.inventory.model import ParsedManifest, ParsedModule
-from tests.support.graphs import graph_of
 
 Names = dict[str, list[str]]
 
@@ -17,11 +16,11 @@ def resolve_targets(
 ) -> dict[str, list[str]]:
     """Returns the targets of each importing file; external targets are in brackets."""
     facts = {path: ParsedModule(tuple(names)) for path, names in files.items()}
-    graph = graph_of(facts, {*files, *others}, manifests or {}, configs or {})
+    graph = resolve(facts, {*files, *others}, manifests or {}, configs or {})
     targets: dict[str, list[str]] = {}
-    for start, end in graph.edges.pairs:
+    for start, end in graph.edges:
         targets.setdefault(graph.files[start], []).append(graph.files[end])
-    for start, end in graph.external_edges.pairs:
+    for start, end in graph.external_edges:
         targets.setdefault(graph.files[start], []).append(f"[{graph.externals[end]}]")
     return targets
 
@@ -286,11 +285,11 @@ def test_files_are_sorted_and_edges_are_distinct():
         "c.ts": ParsedModule(("./z.json", "./y.json")),
         "d.c": ParsedModule(("unknown",)),
     }
-    graph = graph_of(facts, {*facts, "y.json", "z.json"}, {}, {})
-    assert graph.files == ["a.py", "b.py", "c.ts", "d.c", "y.json", "z.json"]
-    assert graph.edges.pairs == ((0, 1), (1, 0), (2, 4), (2, 5))
-    assert graph.externals == ["os"]
-    assert graph.external_edges.pairs == ((1, 0),)
+    graph = resolve(facts, {*facts, "y.json", "z.json"}, {}, {})
+    assert graph.files == ("a.py", "b.py", "c.ts", "d.c", "y.json", "z.json")
+    assert graph.edges == ((0, 1), (1, 0), (2, 4), (2, 5))
+    assert graph.externals == ("os",)
+    assert graph.external_edges == ((1, 0),)
 
 
 def test_some_files_alone_resolve_as_among_all_files():
@@ -314,7 +313,7 @@ def test_deep_paths_are_resolved():
 def test_a_graph_is_full_when_edges_are_left_out(monkeypatch, limit, kept, full):
     monkeypatch.setattr(module_graph, "MAX_EDGES", limit)
     files = {f"{name}.py": ParsedModule(("a", "b", "c", "os")) for name in "ab"}
-    graph = resolve(files, {path: at for at, path in enumerate(files)}, {}, {})
+    graph = resolve(files, files, {}, {})
     assert len(graph.edges) + len(graph.external_edges) == kept
     assert is_full(graph) is full
 

@@ -16,7 +16,6 @@ READERS = {
     "repos/service_file_reader.py": "the reader of declared files",
     "inventory/commit_summary.py": "declared files, and hints for the prompt",
     "inventory/index/child.py": "sources and manifests, as data",
-    "inventory/index/update.py": "sources and manifests, as data",
     "local_git/rebase.py": "whole commits",
     "inventory/index/install_files.py": "manifests, as data",
     "inventory/index/scan.py": "sources and manifests, as data",

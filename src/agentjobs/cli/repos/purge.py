@@ -15,7 +15,6 @@ from agentjobs.app.worker_environments import DIRECTORY, SNAPSHOTS
 from agentjobs.environments.snapshots import remove_repo_snapshots
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.fleet.repository_lease import changing_repository
-from agentjobs.inventory.indexing import forget_repositories
 from agentjobs.jobs.cancel import request_cancel
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.local_git import repositories
@@ -95,7 +94,6 @@ def _remove_files(settings: Settings, repo_id: str) -> list[Path]:
     ]
     existing = [path for path in paths if path.exists()]
     repositories.remove_repository(settings.repositories_path, repo_id)
-    forget_repositories(settings, [repo_id])
     remove_repo_files(mirrors, workspaces, repo_id)
     remove_repo_snapshots(snapshots, repo_id)
     return existing

@@ -5,7 +5,6 @@
 
 from collections.abc import Callable, Mapping
 
-from agentjobs.inventory.imports.affected import affected_sources
 from agentjobs.inventory.imports.golang.imports import find_go
 from agentjobs.inventory.imports.java.imports import find_java
 from agentjobs.inventory.imports.javascript.imports import find_javascript
@@ -17,24 +16,11 @@ from agentjobs.inventory.model import ParsedModule
 __all__ = [
     "CONFIG_MARK",
     "LANGUAGES",
-    "VERSION",
-    "affected_sources",
     "find",
     "is_config",
     "is_full",
     "resolve",
 ]
-
-# Incremented when a language's finder or resolver changes its results, so that cached ones expire.
-VERSION: Mapping[str, int] = {
-    "Go": 2,
-    "Java": 1,
-    "JavaScript": 1,
-    "Python": 1,
-    "Rust": 1,
-    "TypeScript": 1,
-}
-LANGUAGES = frozenset(VERSION)
 
 _FINDERS: Mapping[str, Callable[[bytes], ParsedModule]] = {
     "Go": find_go,
@@ -44,6 +30,7 @@ _FINDERS: Mapping[str, Callable[[bytes], ParsedModule]] = {
     "Rust": find_rust,
     "TypeScript": find_javascript,
 }
+LANGUAGES = frozenset(_FINDERS)
 
 
 def find(language: str, content: bytes) -> ParsedModule:

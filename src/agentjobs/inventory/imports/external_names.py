@@ -1,12 +1,11 @@
 """What the source files of a commit import from outside of it, and where that is unknown."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from agentjobs.inventory.graph.encoding import FlatGraph
 from agentjobs.inventory.imports.module_graph import family_of
+from agentjobs.inventory.model import ModuleGraph
 
 # Languages whose files may import packages of the family, but whose imports are not read.
 _UNREAD_LANGUAGES = {
@@ -24,24 +23,14 @@ class ExternalNames(msgspec.Struct, frozen=True):
     def of(self, family: str) -> frozenset[str]:
         return self.names.get(family, frozenset())
 
-    @property
-    def digest(self) -> str:
-        names = {family: sorted(names) for family, names in sorted(self.names.items())}
-        content = msgspec.msgpack.encode((names, sorted(self.complete)))
-        return hashlib.sha256(content).hexdigest()
 
-
-def find_external_names(graph: FlatGraph) -> dict[str, frozenset[str]]:
+def find_external_names(graph: ModuleGraph) -> dict[str, frozenset[str]]:
     families = [family_of(path) or "" for path in graph.files]
-    numbers: dict[str, set[int]] = {family: set() for family in set(families)}
-    of_file = [numbers[family] for family in families]
-    for start, end in zip(graph.external_edges.starts, graph.external_edges.ends, strict=True):
-        of_file[start].add(end)
-    return {
-        family: frozenset(map(graph.externals.__getitem__, own))
-        for family, own in numbers.items()
-        if family and own
-    }
+    pairs = {(families[start], end) for start, end in graph.external_edges}
+    names: dict[str, set[str]] = {}
+    for family, end in pairs:
+        names.setdefault(family, set()).add(graph.externals[end])
+    return {family: frozenset(own) for family, own in names.items() if family}
 
 
 def find_complete_families(languages: Iterable[str], unread_paths: Iterable[str]) -> frozenset[str]:

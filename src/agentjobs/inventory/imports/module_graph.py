@@ -1,14 +1,13 @@
 """Builds the module graph: resolves every import to a file of the repository or an external name.
 
 Resolving depends on which paths exist, on manifests and on compiler configurations, but never on
-the content of other source files. So the imports of a few files can be resolved alone.
+the content of other source files.
 """
 
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from agentjobs.inventory.graph.encoding import START, Edges, PathGraph, edges_of, numbers
 from agentjobs.inventory.imports.golang.resolver import GoResolver
 from agentjobs.inventory.imports.java.resolver import JavaResolver
 from agentjobs.inventory.imports.javascript.resolver import JavaScriptResolver
@@ -16,9 +15,9 @@ from agentjobs.inventory.imports.javascript.tsconfig import CONFIG_MARK, is_conf
 from agentjobs.inventory.imports.python.resolver import PythonResolver
 from agentjobs.inventory.imports.resolver import Resolver, Target
 from agentjobs.inventory.imports.rust.resolver import RustResolver
-from agentjobs.inventory.model import ParsedManifest, ParsedModule
+from agentjobs.inventory.model import ModuleGraph, ParsedManifest, ParsedModule
 
-__all__ = ["CONFIG_MARK", "extensions_of", "family_of", "is_config", "is_full", "resolve"]
+__all__ = ["CONFIG_MARK", "family_of", "is_config", "is_full", "resolve"]
 
 _FAMILIES = {
     "go": "go",
@@ -31,19 +30,18 @@ _FAMILIES = {
 MAX_EDGES = 1_500_000
 # Longer than any path: looking up each parent of a name takes time quadratic in its length.
 MAX_NAME_CHARACTERS = 4_096
-# External names are numbered from here, so that their edges sort after edges between files.
-_FIRST_EXTERNAL = 1 << 62
 
 
 def resolve(
-    files: Mapping[str, ParsedModule],
-    paths: Mapping[str, int],
+    modules: Mapping[str, ParsedModule],
+    paths: Collection[str],
     manifests: Mapping[str, ParsedManifest],
     configs: Mapping[str, bytes],
-) -> PathGraph:
-    """The graph of `files`; `paths` maps all sorted paths to their numbers.
+) -> ModuleGraph:
+    """The graph of `modules`; `paths` are all paths of the commit.
 
-    Edges beyond `MAX_EDGES` are left out; `is_full` tells whether that happened.
+    The files of the graph are the modules, followed by other imported files. Edges beyond
+    `MAX_EDGES` are left out; `is_full` tells whether that happened.
     """
     factories: Mapping[str, Callable[[], Resolver]] = {
         "go": lambda: GoResolver(paths, manifests),
@@ -52,17 +50,21 @@ def resolve(
         "python": lambda: PythonResolver(paths, manifests),
         "rust": lambda: RustResolver(paths, manifests),
     }
-    graph = _Graph(paths)
-    resolvers: dict[str, Resolver] = {}
-    for path in sorted(files):
-        names = files[path].imports
-        family = family_of(path)
+    resolutions: dict[str, _Resolution] = {}
+    files: dict[str, list[str]] = {}
+    externals: dict[str, list[str]] = {}
+    remaining = MAX_EDGES
+    for path in sorted(modules):
+        family, names = family_of(path), modules[path].imports
         if names and family is not None:
-            resolver = resolvers.get(family)
-            if resolver is None:
-                resolver = resolvers[family] = factories[family]()
-            graph.add(paths[path], names, resolver, resolver.scopes_of(path))
-    return graph.build(sorted([paths[path] for path in files]))
+            if family not in resolutions:
+                resolutions[family] = _Resolution(factories[family]())
+            targets = resolutions[family].find_targets(path, names)
+            files[path] = sorted(targets.files)[:remaining]
+            remaining -= len(files[path])
+            externals[path] = sorted(targets.externals)[:remaining]
+            remaining -= len(externals[path])
+    return _build(sorted(modules), files, externals)
 
 
 def family_of(path: str) -> str | None:
@@ -70,73 +72,62 @@ def family_of(path: str) -> str | None:
     return _FAMILIES.get(path.rpartition(".")[2].lower())
 
 
-def extensions_of(family: str) -> list[str]:
-    """The lower-case extensions of languages that share a resolver."""
-    return [f".{extension}" for extension, other in _FAMILIES.items() if other == family]
-
-
-def is_full(graph: PathGraph) -> bool:
+def is_full(graph: ModuleGraph) -> bool:
     """True if `resolve` reached the limit of edges and may have left some out."""
     return len(graph.edges) + len(graph.external_edges) >= MAX_EDGES
 
 
-class _Graph:
-    """Collects edges between the numbers of files and of external names."""
+class _Targets(NamedTuple):
+    files: set[str]
+    externals: set[str]
 
-    def __init__(self, paths: Mapping[str, int]) -> None:
-        self._paths = paths
-        self._externals: dict[str, int] = {}
-        self._known: dict[Resolver, dict[str, dict[str, tuple[int, ...]]]] = {}
-        self._edges: list[int] = []
 
-    def add(
-        self, source: int, names: tuple[str, ...], resolver: Resolver, scopes: tuple[str, str]
-    ) -> None:
-        remaining = MAX_EDGES - len(self._edges)
-        if remaining <= 0:
-            return
-        known = self._known.get(resolver)
-        if known is None:
-            known = self._known[resolver] = defaultdict(dict)
-        narrow, wide = known[scopes[0]], known[scopes[1]]
-        targets: set[int] = set()
+class _Resolution:
+    """Resolves the imports of files with one resolver, each name once per scope."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self._resolver = resolver
+        self._known: dict[str, dict[str, Target]] = defaultdict(dict)
+
+    def find_targets(self, path: str, names: Iterable[str]) -> _Targets:
+        scopes = self._resolver.scopes_of(path)
+        targets = _Targets(set(), set())
         for name in names:
             if len(name) > MAX_NAME_CHARACTERS:
                 continue
-            numbers = wide.get(name)
-            if numbers is None:
-                numbers = narrow.get(name)
-            if numbers is None:
-                is_narrow = resolver.is_narrow(name)
-                numbers = self._numbers(resolver.locate(scopes[not is_narrow], name))
-                (narrow if is_narrow else wide)[name] = numbers
-            targets.update(numbers)
-        targets.discard(source)
-        if len(targets) > remaining:
-            targets = set(sorted(targets)[:remaining])
-        start = source * START
-        self._edges += [start + target for target in targets]
+            scope = scopes[not self._resolver.is_narrow(name)]
+            known = self._known[scope]
+            target = known.get(name)
+            if target is None:
+                target = known[name] = self._resolver.locate(scope, name)
+            if isinstance(target, tuple):
+                targets.files.update(target)
+            elif target:
+                targets.externals.add(target)
+        targets.files.discard(path)
+        return targets
 
-    def _numbers(self, target: Target) -> tuple[int, ...]:
-        if not target:
-            return ()
-        if isinstance(target, str):
-            new_number = _FIRST_EXTERNAL + len(self._externals)
-            return (self._externals.setdefault(target, new_number),)
-        return tuple([self._paths[path] for path in target])
 
-    def build(self, sources: list[int]) -> PathGraph:
-        self._edges.sort()
-        first_external = bisect_left(self._edges, _FIRST_EXTERNAL)
-        external_edges = [edge - _FIRST_EXTERNAL for edge in self._edges[first_external:]]
-        del self._edges[first_external:]
-        externals = self._sort_externals(external_edges)
-        return PathGraph(numbers(sources), edges_of(self._edges), *externals)
+def _build(
+    sources: Sequence[str], files: Mapping[str, list[str]], externals: Mapping[str, list[str]]
+) -> ModuleGraph:
+    imported = {target for targets in files.values() for target in targets}
+    all_files = (*sources, *sorted(imported.difference(sources)))
+    names = tuple(sorted({name for targets in externals.values() for name in targets}))
+    return ModuleGraph(
+        files=all_files,
+        edges=_edges(sources, files, all_files),
+        externals=names,
+        external_edges=_edges(sources, externals, names),
+    )
 
-    def _sort_externals(self, external_edges: list[int]) -> tuple[list[str], Edges]:
-        """The external names, sorted, and the edges with the numbers of that order."""
-        names = sorted(self._externals)
-        rank = {self._externals[name] - _FIRST_EXTERNAL: at for at, name in enumerate(names)}
-        return names, edges_of(
-            sorted([edge - edge % START + rank[edge % START] for edge in external_edges])
-        )
+
+def _edges(
+    sources: Sequence[str], targets: Mapping[str, list[str]], ends: Sequence[str]
+) -> tuple[tuple[int, int], ...]:
+    number = {name: at for at, name in enumerate(ends)}
+    return tuple(
+        (start, end)
+        for start, path in enumerate(sources)
+        for end in sorted([number[target] for target in targets.get(path, ())])
+    )

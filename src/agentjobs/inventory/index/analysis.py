@@ -1,13 +1,9 @@
-"""Chooses the analyzer of a path and analyzes single blobs.
+"""Says by its path what is read of a file, and analyzes single blobs.
 
-An analysis depends only on the bytes and the analyzer, so it is valid in every repository that has
-the blob. Does not know git or how the analyses of all files combine.
+Does not know git or how the analyses of all files combine.
 """
 
-import hashlib
-import zlib
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -22,28 +18,25 @@ BINARY_PROBE_BYTES = 8_000
 MAX_SOURCE_BYTES = 2 * 1024 * 1024
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 MAX_CONFIGURATION_BYTES = 64 * 1024
-# Incremented when analyses change for another reason than a reader's version.
-VERSION = 2
-# Incremented when the same analyses result in another index.
-RESULT_VERSION = 3
+# Incremented when the same commit results in another index, except because of manifests.
+VERSION = 4
 (CONFIGURATION_PATH,) = ServiceFile.CONFIGURATION.value
-# Depends on the memory limit and not only on the bytes, so it is not cached.
 OUT_OF_MEMORY = "needs more memory than the index may use: not read"
 # Rules out most files with one string test.
-_ENDINGS_NEEDED_FIRST = (CONFIGURATION_PATH, *manifests.ENDINGS)
+_ENDINGS = (CONFIGURATION_PATH, *manifests.ENDINGS)
 
 Task = Literal["lines", "module", "manifest", "content"]
 
 
-class Analyzer(NamedTuple):
-    """`subject` is the language or the kind of manifest; `key` includes the version."""
+class FileKind(NamedTuple):
+    """What the path alone determines; `subject` is the language or the kind of manifest."""
 
+    language: str | None
     task: Task
-    subject: str
-    key: bytes
+    subject: str = ""
 
 
-class BlobAnalysis(msgspec.Struct, frozen=True, array_like=True):
+class BlobAnalysis(msgspec.Struct, frozen=True):
     """`lines` is None for a binary file; `warning` says what could not be read, and why."""
 
     lines: int | None
@@ -51,13 +44,6 @@ class BlobAnalysis(msgspec.Struct, frozen=True, array_like=True):
     manifest: ParsedManifest | None = None
     content: bytes | None = None
     warning: str = ""
-
-
-class FileKind(NamedTuple):
-    """What the path alone determines."""
-
-    language: str | None
-    analyzer: Analyzer
 
 
 class LineCounter:
@@ -95,18 +81,12 @@ def count_lines(blob: bytes) -> int | None:
 
 def fingerprint() -> str:
     """Changes whenever the same commit could produce a different index."""
-    versions = [
-        VERSION,
-        RESULT_VERSION,
-        manifests.VERSION,
-        *(f"{name}{imports.VERSION[name]}" for name in sorted(imports.LANGUAGES)),
-    ]
-    return hashlib.sha256(repr(versions).encode()).hexdigest()[:16]
+    return f"{VERSION}.{manifests.VERSION}"
 
 
-def is_needed_first(path: str) -> bool:
+def is_manifest_or_configuration(path: str) -> bool:
     """True for manifests and configuration files, of which there are only a few."""
-    if path.endswith(_ENDINGS_NEEDED_FIRST) or imports.CONFIG_MARK in path:
+    if path.endswith(_ENDINGS) or imports.CONFIG_MARK in path:
         return manifests.kind_of(path) is not None or _is_content(path)
     return False
 
@@ -117,73 +97,58 @@ def classify(path: bytes, text: str) -> FileKind:
     kind = _SOURCES.get(language)
     if kind is not None:
         return kind
-    if not is_needed_first(text):
-        return _plain_kind(language)
+    if not is_manifest_or_configuration(text):
+        return FileKind(language, "lines")
     if _is_content(text):
-        return FileKind(language, _analyzer("content", ""))
-    return FileKind(language, _analyzer("manifest", manifests.kind_of(text) or ""))
+        return FileKind(language, "content")
+    return FileKind(language, "manifest", manifests.kind_of(text) or "")
 
 
 def _is_content(path: str) -> bool:
     return path == CONFIGURATION_PATH or imports.is_config(path)
 
 
-def analyze(analyzer: Analyzer, blob: bytes | LargeBlob) -> BlobAnalysis:
+def analyze(kind: FileKind, blob: bytes | LargeBlob) -> BlobAnalysis:
     """Never raises because of the content."""
     if isinstance(blob, LargeBlob):
-        return _analyze_large(analyzer, blob)
+        return _analyze_large(kind, blob)
     lines = count_lines(blob)
     # Manifest readers report binary files and other encodings themselves.
-    if analyzer.task == "lines" or (lines is None and analyzer.task != "manifest"):
+    if kind.task == "lines" or (lines is None and kind.task != "manifest"):
         return BlobAnalysis(lines)
     try:
-        return _read(analyzer, blob, lines)
+        return _read(kind, blob, lines)
     except MemoryError:
         return BlobAnalysis(lines, warning=OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001 - one file must never abort the index
         return BlobAnalysis(lines, warning=f"could not be read ({type(error).__name__})")
 
 
-def _read(analyzer: Analyzer, content: bytes, lines: int | None) -> BlobAnalysis:
-    if analyzer.task == "module":
-        return BlobAnalysis(lines, module=imports.find(analyzer.subject, content))
-    if analyzer.task == "manifest":
-        return BlobAnalysis(lines, manifest=manifests.read(analyzer.subject, content))
+def _read(kind: FileKind, content: bytes, lines: int | None) -> BlobAnalysis:
+    if kind.task == "module":
+        return BlobAnalysis(lines, module=imports.find(kind.subject, content))
+    if kind.task == "manifest":
+        return BlobAnalysis(lines, manifest=manifests.read(kind.subject, content))
     return BlobAnalysis(lines, content=content[: MAX_CONFIGURATION_BYTES + 1])
 
 
-def _analyze_large(analyzer: Analyzer, blob: LargeBlob) -> BlobAnalysis:
+def _analyze_large(kind: FileKind, blob: LargeBlob) -> BlobAnalysis:
     counter, chunks = LineCounter(), []
-    is_wanted = analyzer.task == "manifest" and blob.size <= MAX_MANIFEST_BYTES
+    is_wanted = kind.task == "manifest" and blob.size <= MAX_MANIFEST_BYTES
     for chunk in blob:
         counter.add(chunk)
         if is_wanted:
             chunks.append(chunk)
-    if analyzer.task == "lines" or (counter.lines is None and analyzer.task != "manifest"):
+    if kind.task == "lines" or (counter.lines is None and kind.task != "manifest"):
         return BlobAnalysis(counter.lines)
     if is_wanted:
-        return analyze(analyzer, b"".join(chunks))
-    limit = MAX_MANIFEST_BYTES if analyzer.task == "manifest" else MAX_SOURCE_BYTES
+        return analyze(kind, b"".join(chunks))
+    limit = MAX_MANIFEST_BYTES if kind.task == "manifest" else MAX_SOURCE_BYTES
     return BlobAnalysis(
         counter.lines, warning=f"is larger than {limit >> 20} MiB: only its lines are counted"
     )
 
 
-@lru_cache
-def _plain_kind(language: str | None) -> FileKind:
-    return FileKind(language, _LINES)
-
-
-@lru_cache
-def _analyzer(task: Task, subject: str) -> Analyzer:
-    version = {"manifest": manifests.VERSION, "module": imports.VERSION.get(subject, 0)}.get(
-        task, 0
-    )
-    name = f"{task}/{subject}/{version}/{VERSION}"
-    return Analyzer(task, subject, zlib.crc32(name.encode()).to_bytes(4, "big"))
-
-
-_LINES = _analyzer("lines", "")
 _SOURCES: Mapping[str | None, FileKind] = {
-    language: FileKind(language, _analyzer("module", language)) for language in imports.LANGUAGES
+    language: FileKind(language, "module", language) for language in imports.LANGUAGES
 }

@@ -1,4 +1,4 @@
-"""Derives the parts of a result from a merged index: languages, dependencies, warnings. Pure."""
+"""Derives languages, dependencies and warnings from the index of a commit. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -6,15 +6,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from agentjobs.inventory import manifests
-from agentjobs.inventory.graph.encoding import FlatGraph
 from agentjobs.inventory.imports.external_names import (
     ExternalNames,
     find_complete_families,
     find_external_names,
 )
 from agentjobs.inventory.index.analysis import CONFIGURATION_PATH
+from agentjobs.inventory.index.commit_index import CommitIndex
 from agentjobs.inventory.index.fixtures import mark_fixtures
-from agentjobs.inventory.index.partial_index import PartialIndex
 from agentjobs.inventory.manifests.maven.published import PublishedPoms
 from agentjobs.inventory.model import Dependency, IndexWarning, LanguageLines
 
@@ -22,18 +21,18 @@ MAX_WARNINGS = 200
 MAX_NAME_CHARACTERS = 1_000
 
 
-def languages_of(index: PartialIndex) -> tuple[LanguageLines, ...]:
+def languages_of(index: CommitIndex) -> tuple[LanguageLines, ...]:
     """Most lines first; binary files, prose and data have no language."""
     rows = (LanguageLines(name, *sums) for name, sums in index.languages.items() if sums[0])
     return tuple(sorted(rows, key=lambda row: (-row.lines, row.language)))
 
 
-def configuration_of(index: PartialIndex) -> bytes | None:
+def configuration_of(index: CommitIndex) -> bytes | None:
     return index.contents.get(CONFIGURATION_PATH)
 
 
 def dependencies_of(
-    index: PartialIndex, published: PublishedPoms | None = None
+    index: CommitIndex, published: PublishedPoms | None = None
 ) -> manifests.Combined:
     combined = manifests.combine(index.manifests, published)
     storable = [package for package in combined.dependencies if _is_storable(package)]
@@ -43,21 +42,18 @@ def dependencies_of(
     return manifests.Combined(mark_fixtures(storable, configuration_of(index)), tuple(warnings))
 
 
-def external_names_of(index: PartialIndex, graph: FlatGraph) -> ExternalNames:
-    return ExternalNames(find_external_names(graph), complete_families_of(index))
-
-
-def complete_families_of(index: PartialIndex) -> frozenset[str]:
-    """The families of languages whose imports are all known."""
+def external_names_of(index: CommitIndex) -> ExternalNames:
     languages = [name for name, (files, _) in index.languages.items() if files]
-    return find_complete_families(languages, index.warnings)
+    return ExternalNames(
+        find_external_names(index.graph), find_complete_families(languages, index.warnings)
+    )
 
 
 def digest_of(dependencies: Sequence[Dependency]) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(dependencies)).hexdigest()
 
 
-def warnings_of(index: PartialIndex, others: Iterable[IndexWarning]) -> tuple[IndexWarning, ...]:
+def warnings_of(index: CommitIndex, others: Iterable[IndexWarning]) -> tuple[IndexWarning, ...]:
     """At most MAX_WARNINGS distinct warnings, and one that counts the rest."""
     own = (IndexWarning(path, reason) for path, reason in sorted(index.warnings.items()))
     distinct = list(dict.fromkeys([*own, *others]))

@@ -36,82 +36,21 @@ class IndexFailure(Exception):
     """A repository could not be indexed; the message is shown to its owner."""
 
 
-class SpareChild:
-    """A process with all modules imported that waits for the next request; it serves only one.
-
-    Also waits for the previous process, which saves its state after it has responded.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: GitChild | None = None
-        self._finishing: tuple[GitChild, asyncio.Task[None]] | None = None
-
-    async def prepare(self) -> None:
-        if self._waiting is not None:
-            return
-        starting = asyncio.create_task(_start())
-        try:
-            self._waiting = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # `close` stops it.
-            self._waiting = await starting
-            raise
-
-    async def take(self) -> GitChild:
-        await self._wait_for_finishing()
-        child, self._waiting = self._waiting, None
-        # It may have been killed in the meantime.
-        if child is not None and child.returncode is not None:
-            await _stop(child)
-            child = None
-        return child or await _start()
-
-    def let_finish(self, child: GitChild, timeout_seconds: float) -> None:
-        self._finishing = child, asyncio.create_task(_finish(child, timeout_seconds))
-
-    async def _wait_for_finishing(self) -> None:
-        """Afterwards, the previous process has saved its state or never will."""
-        if self._finishing is not None:
-            await asyncio.wait({self._finishing[1]})
-            self._finishing = None
-
-    async def close(self) -> None:
-        if self._finishing is not None:
-            child, finishing = self._finishing
-            finishing.cancel()
-            await self._wait_for_finishing()
-            # The task may have been cancelled before it started.
-            await _stop(child)
-        if self._waiting is not None:
-            await _stop(self._waiting)
-            self._waiting = None
-
-
 async def run_child(
-    request: Request,
-    timeout_seconds: float,
-    progress: Callable[[int, int], None],
-    spare: SpareChild | None = None,
+    request: Request, timeout_seconds: float, progress: Callable[[int, int], None]
 ) -> Result:
-    """Raises IndexFailure. No process outlives the call, except one that `spare` waits for."""
-    child = await (spare.take() if spare is not None else _start())
+    """Raises IndexFailure. No process outlives the call."""
+    child = await _start()
     try:
         async with asyncio.timeout(timeout_seconds):
-            result = await _exchange(child, request, progress)
+            return await _exchange(child, request, progress)
     except TimeoutError:
-        await _stop(child)
         raise IndexFailure(
             f"The index took longer than {timeout_seconds:g} seconds;"
             " AGENTJOBS_INDEX_TIMEOUT_SECONDS sets the limit."
         ) from None
-    except BaseException:
+    finally:
         await _stop(child)
-        raise
-    if spare is not None:
-        spare.let_finish(child, timeout_seconds)
-    else:
-        await _finish(child, timeout_seconds)
-    return result
 
 
 async def _exchange(
@@ -189,17 +128,6 @@ async def _start() -> GitChild:
         stderr=asyncio.subprocess.PIPE,
         buffer_bytes=_BUFFER_BYTES,
     )
-
-
-async def _finish(child: GitChild, timeout_seconds: float) -> None:
-    """Wait until the process has saved its state and exited."""
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            await child.wait()
-    except TimeoutError:
-        pass
-    finally:
-        await _stop(child)
 
 
 async def _stop(child: GitChild) -> None:

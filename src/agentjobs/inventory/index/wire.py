@@ -13,19 +13,16 @@ LENGTH = struct.Struct(">I")
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
-    """`indexed_commit` and `stored_digest` describe the stored graph and dependencies.
+    """`stored_digest` is that of the stored dependencies, which are not sent again if unchanged.
 
-    The process does not send again what is unchanged. Poms of `maven_registry` are read from the
-    cache only.
+    Poms of `maven_registry` are read from the cache at `poms_path` only.
     """
 
     task: Literal["index", "dependencies"]
     git_dir: str
     commit: str
-    cache_path: str
+    poms_path: str
     memory_mib: int
-    repo_id: str = ""
-    indexed_commit: str = ""
     stored_digest: str = ""
     maven_registry: str = ""
 
@@ -51,7 +48,7 @@ class DependencyBatch(msgspec.Struct, frozen=True, array_like=True, tag="depende
 class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     """`graph` is packed by `graph.encoding`; `configuration` is the content of `.agentjobs.toml`.
 
-    `graph` and `dependencies` are None if unchanged; `purls` has one entry per dependency.
+    `dependencies` is None if unchanged; `purls` has one entry per dependency.
     `installed_together` are groups of manifests, only for the task `dependencies`. `missing_poms`
     are the coordinates of parents and BOMs that are neither in the repository nor cached.
     """
@@ -63,7 +60,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     dependencies_digest: str
     dependencies: tuple[Dependency, ...] | None
     purls: tuple[str, ...]
-    graph: bytes | None
+    graph: bytes
     configuration: bytes | None
     installed_together: tuple[tuple[str, ...], ...] = ()
     missing_poms: tuple[str, ...] = ()

@@ -11,9 +11,9 @@ from agentjobs.inventory.manifests.kinds import ENDINGS, LARGE, READERS, kind_of
 from agentjobs.inventory.manifests.text import UnreadableManifest
 from agentjobs.inventory.model import ParsedManifest
 
-__all__ = ["ENDINGS", "VERSION", "Combined", "combine", "kind_of", "load_readers", "read"]
+__all__ = ["ENDINGS", "VERSION", "Combined", "combine", "kind_of", "read"]
 
-# Incremented whenever a reader's result for the same bytes changes, so that cached ones expire.
+# Incremented whenever a reader's result for the same bytes changes: repositories are indexed again.
 VERSION = 1
 
 # For files that people write; larger ones take long, and there may be many of them.
@@ -35,12 +35,6 @@ def read(kind: str, content: bytes) -> ParsedManifest:
     except Exception as error:  # noqa: BLE001 - one file must never abort the index
         reason = f"{kind} could not be read ({type(error).__name__}: {str(error)[:200]})"
         return ParsedManifest(ecosystem, warnings=(reason,))
-
-
-def load_readers() -> None:
-    """Import all readers, in a process that is idle."""
-    for kind in READERS:
-        _reader_of(kind)
 
 
 def _reader_of(kind: str) -> Callable[[bytes], ParsedManifest]:

@@ -316,7 +316,7 @@ _ENDINGS = {"Python": "py", "JavaScript": "js", "Go": "go", "Java": "java", "Rus
 def _resolve(language: str, content: bytes) -> object:
     module = imports.find(language, content)
     path = f"src/a/b.{_ENDINGS[language]}"
-    graph = imports.resolve({path: module}, {path: 0}, {}, {})
+    graph = imports.resolve({path: module}, {path}, {}, {})
     return module, graph.externals
 
 
