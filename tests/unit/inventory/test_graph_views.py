@@ -10,7 +10,8 @@ from agentjobs.inventory.graph.text import dot_lines, json_pieces
 from agentjobs.inventory.graph.views import (
     Module,
     Neighbors,
-    find_neighborhood,
+    find_distances,
+    find_neighbors,
     most_imported,
     search_modules,
 )
@@ -27,63 +28,28 @@ GRAPH = ModuleGraph(
 HOSTILE = 'a"; } \\" \\\n\x1b[31m\x9b\u202e&amp;\\N end\\'
 
 
-def steps(neighbours: Neighbors) -> list[tuple[str, int, str]]:
-    return [
-        (neighbour.name, neighbour.distance, neighbour.through) for neighbour in neighbours.shown
-    ]
-
-
 def test_a_file_has_its_importers_and_imports() -> None:
-    near = find_neighborhood(GRAPH, "core.py")
-    assert near is not None
-    assert steps(near.importers) == [("cli.py", 1, "core.py"), ("shop.py", 1, "core.py")]
-    assert steps(near.imported) == [("base.py", 1, "core.py")], "an import of itself says nothing"
-    assert steps(near.externals) == [("os", 1, "core.py"), ("requests", 1, "core.py")]
-    assert all(module.external for module in near.externals.shown)
-
-
-def test_distant_neighbors_are_found_by_the_shortest_path() -> None:
-    near = find_neighborhood(GRAPH, "shop.py", depth=2)
-    assert near is not None
-    assert steps(near.importers) == [("app.py", 1, "shop.py")]
-    assert steps(near.imported) == [("core.py", 1, "shop.py"), ("base.py", 2, "core.py")]
-    assert steps(near.externals) == [("requests", 1, "shop.py"), ("os", 2, "core.py")]
+    assert find_neighbors(GRAPH, "core.py") == Neighbors(
+        importers=("cli.py", "shop.py"),
+        # An import of itself says nothing.
+        imported=("base.py",),
+        externals=("os", "requests"),
+    )
+    assert find_neighbors(GRAPH, "none.py") is None
 
 
 def test_an_external_has_the_files_that_import_it() -> None:
-    near = find_neighborhood(GRAPH, "requests", depth=2)
-    assert near is not None
-    assert near.external
-    assert steps(near.importers) == [
-        ("core.py", 1, "requests"),
-        ("shop.py", 1, "requests"),
-        ("app.py", 2, "shop.py"),
-        ("cli.py", 2, "core.py"),
-    ]
+    importers = Neighbors(importers=("core.py", "shop.py"))
+    assert find_neighbors(GRAPH, "requests", external=True) == importers
+    assert find_neighbors(GRAPH, "requests") is None
+    assert find_neighbors(GRAPH, "three.js", external=True) == Neighbors(("three.js",))
+    assert find_neighbors(GRAPH, "three.js") == Neighbors((), ("base.py",), ("three.js",))
 
 
-def test_a_file_takes_precedence_over_an_external_of_the_same_name() -> None:
-    neighborhoods = [
-        find_neighborhood(GRAPH, "three.js", external=which) for which in (None, False, True)
-    ]
-    assert [neighborhood and neighborhood.external for neighborhood in neighborhoods] == [
-        False,
-        False,
-        True,
-    ]
-    assert find_neighborhood(GRAPH, "os", external=False) is None
-    assert find_neighborhood(GRAPH, "none.py") is None
-
-
-def test_neighbors_beyond_the_limit_are_counted() -> None:
-    star = ModuleGraph(
-        files=tuple(f"f{at:03}.py" for at in range(300)),
-        edges=tuple((at, 0) for at in range(1, 300)),
-    )
-    near = find_neighborhood(star, "f000.py", limit=20)
-    assert near is not None
-    assert (near.importers.shown[0].name, len(near.importers.shown)) == ("f001.py", 20)
-    assert (near.importers.total, near.importers.more) == (299, 279)
+def test_distances_are_those_of_the_shortest_paths() -> None:
+    assert find_distances(GRAPH.edges, [0], 3, backwards=False) == {4: 1, 3: 2, 1: 3}
+    assert find_distances(GRAPH.edges, [1], 2, backwards=True) == {3: 1, 5: 1, 2: 2, 4: 2}
+    assert find_distances(GRAPH.edges, [1], 0, backwards=True) == {}
 
 
 def test_modules_are_ranked_by_their_number_of_importers() -> None:

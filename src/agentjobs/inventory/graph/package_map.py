@@ -15,7 +15,7 @@ from agentjobs.inventory.graph.folders import (
     link_groups,
 )
 from agentjobs.inventory.graph.standard_library import is_standard
-from agentjobs.inventory.graph.views import Step, search_breadth_first
+from agentjobs.inventory.graph.views import find_distances
 from agentjobs.inventory.imports.module_graph import family_of
 from agentjobs.inventory.model import ModuleGraph
 
@@ -102,8 +102,7 @@ def map_neighborhood(
     if not focus:
         return None
     sides = [
-        search_breadth_first(graph.edges, focus, hops, backwards=backwards)
-        for backwards in (True, False)
+        find_distances(graph.edges, focus, hops, backwards=backwards) for backwards in (True, False)
     ]
     others = sorted(set[int]().union(*sides).difference(focus))
     groups = group_files(graph.files, others, graph.edges, _MAX_NEIGHBORS, deep=True)
@@ -126,7 +125,7 @@ def map_external(graph: ModuleGraph, name: str, hops: int) -> PackageMap | None:
         return None
     number = graph.externals.index(name)
     first = {importer for importer, end in graph.external_edges if end == number}
-    near = first.union(search_breadth_first(graph.edges, first, hops - 1, backwards=True))
+    near = first.union(find_distances(graph.edges, first, hops - 1, backwards=True))
     groups = group_files(graph.files, sorted(near), graph.edges, _MAX_NEIGHBORS, deep=True)
     group_of = groups_of_files(groups, len(graph.files))
     links = link_groups(group_of, graph.edges)
@@ -214,10 +213,10 @@ def _count_external_imports(
     return counts
 
 
-def _distances(groups: Sequence[Group], steps: Mapping[int, Step]) -> list[int]:
+def _distances(groups: Sequence[Group], distances: Mapping[int, int]) -> list[int]:
     """How far the nearest file of each group is; the last group is the center."""
     nearest = [
-        min((steps[at].distance for at in group.files if at in steps), default=_FAR)
+        min((distances[at] for at in group.files if at in distances), default=_FAR)
         for group in groups
     ]
     return [*nearest[:-1], 0]

@@ -1,5 +1,7 @@
 """Loads the stored module graph, languages and warnings of a repository."""
 
+import asyncio
+
 import msgspec
 
 from agentjobs.inventory.graph.encoding import unpack_graph
@@ -17,7 +19,7 @@ async def load_graph(db: Database, repo_id: str) -> ModuleGraph | None:
     row = await db.fetch_one(
         "SELECT data FROM repo_graphs WHERE repo_id = :repo_id", repo_id=repo_id
     )
-    return None if row is None else unpack_graph(row["data"])
+    return None if row is None else await asyncio.to_thread(unpack_graph, row["data"])
 
 
 async def load_summary(db: Database, repo_id: str) -> IndexSummary:

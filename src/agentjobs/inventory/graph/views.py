@@ -1,15 +1,14 @@
-"""Views of a module graph: neighborhood of a module, most imported modules, search. Pure."""
+"""Views of a module graph: neighbors of a module, most imported modules, search. Pure."""
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
 from agentjobs.inventory.model import ModuleGraph
 
-MAX_NEIGHBORS = 100
-_MAX_DEPTH = 10
+MAX_RESULTS = 100
 
 _Pairs = Sequence[tuple[int, int]]
 
@@ -22,52 +21,30 @@ class Module(msgspec.Struct, frozen=True):
     importers: int
 
 
-class Neighbor(msgspec.Struct, frozen=True):
-    """`through` is the module on the shortest path that is one step nearer to the center."""
-
-    name: str
-    external: bool
-    distance: int
-    through: str
-
-
 class Neighbors(msgspec.Struct, frozen=True):
-    """The nearest `shown` of `total`, by distance and name."""
+    """Sorted names: `importers` and `imported` are files of the repository."""
 
-    shown: tuple[Neighbor, ...] = ()
-    total: int = 0
-
-    @property
-    def more(self) -> int:
-        return self.total - len(self.shown)
+    importers: tuple[str, ...]
+    imported: tuple[str, ...] = ()
+    externals: tuple[str, ...] = ()
 
 
-class Neighborhood(msgspec.Struct, frozen=True):
-    """`imported` are files of the repository; `externals` are external names."""
-
-    name: str
-    external: bool
-    importers: Neighbors
-    imported: Neighbors
-    externals: Neighbors
-
-
-def find_neighborhood(
-    graph: ModuleGraph,
-    node: str,
-    *,
-    external: bool | None = None,
-    depth: int = 1,
-    limit: int = MAX_NEIGHBORS,
-) -> Neighborhood | None:
-    """None if there is no such module. A file takes precedence over an external of the same name
-    unless `external` is given; `limit` applies to each of the three lists."""
-    depth = max(1, min(depth, _MAX_DEPTH))
-    if external is not True and node in graph.files:
-        return _file_neighborhood(graph, node, depth, limit)
-    if external is not False and node in graph.externals:
-        return _external_neighborhood(graph, node, depth, limit)
-    return None
+def find_neighbors(graph: ModuleGraph, name: str, *, external: bool = False) -> Neighbors | None:
+    """None if there is no such file or external name."""
+    names, edges = _names_and_edges(graph, external)
+    if name not in names:
+        return None
+    center = names.index(name)
+    importers = {start for start, end in edges if end == center}
+    if external:
+        return Neighbors(_sorted_names(graph.files, importers))
+    imported = {end for start, end in graph.edges if start == center}
+    externals = {end for start, end in graph.external_edges if start == center}
+    return Neighbors(
+        _sorted_names(graph.files, importers - {center}),
+        _sorted_names(graph.files, imported - {center}),
+        _sorted_names(graph.externals, externals),
+    )
 
 
 def most_imported(graph: ModuleGraph, number: int, *, external: bool = False) -> list[Module]:
@@ -77,7 +54,7 @@ def most_imported(graph: ModuleGraph, number: int, *, external: bool = False) ->
     return [Module(names[at], external, counts[at]) for at in ranked]
 
 
-def search_modules(graph: ModuleGraph, text: str, *, limit: int = MAX_NEIGHBORS) -> list[Module]:
+def search_modules(graph: ModuleGraph, text: str, *, limit: int = MAX_RESULTS) -> list[Module]:
     """Modules whose name contains the text, ignoring case, the most imported first."""
     needle = text.strip().lower()
     modules = [
@@ -88,92 +65,39 @@ def search_modules(graph: ModuleGraph, text: str, *, limit: int = MAX_NEIGHBORS)
         if needle in name.lower()
     ]
     return heapq.nsmallest(
-        limit, modules, key=lambda found: (-found.importers, found.external, found.name)
+        limit, modules, key=lambda module: (-module.importers, module.external, module.name)
     )
+
+
+def find_distances(
+    edges: _Pairs, start: Iterable[int], depth: int, *, backwards: bool
+) -> dict[int, int]:
+    """The lengths of the shortest paths to all nodes within `depth`, without the start."""
+    visited, layer = set(start), set(start)
+    distances: dict[int, int] = {}
+    for distance in range(1, depth + 1):
+        layer = _neighbors(layer, edges, backwards) - visited
+        visited |= layer
+        distances |= dict.fromkeys(layer, distance)
+    return distances
+
+
+def _neighbors(layer: Set[int], edges: _Pairs, backwards: bool) -> set[int]:
+    if backwards:
+        return {importer for importer, imported in edges if imported in layer}
+    return {imported for importer, imported in edges if importer in layer}
 
 
 def _importers(graph: ModuleGraph, external: bool) -> tuple[Counter[int], tuple[str, ...]]:
-    edges = graph.external_edges if external else graph.edges
-    counts = Counter([imported for importer, imported in edges if external or importer != imported])
-    return counts, graph.externals if external else graph.files
+    names, edges = _names_and_edges(graph, external)
+    return Counter([end for start, end in edges if external or start != end]), names
 
 
-def _file_neighborhood(graph: ModuleGraph, node: str, depth: int, limit: int) -> Neighborhood:
-    center = graph.files.index(node)
-    importers = search_breadth_first(graph.edges, {center: center}, depth, backwards=True)
-    imported = search_breadth_first(graph.edges, {center: center}, depth, backwards=False)
-    within = {center, *(at for at, step in imported.items() if step.distance < depth)}
-    externals: dict[int, Step] = {}
-    for importer, at in _steps_from(within, graph.external_edges, backwards=False):
-        distance = 1 + (0 if importer == center else imported[importer].distance)
-        if at not in externals or distance < externals[at].distance:
-            externals[at] = Step(distance, importer)
-    name = graph.files.__getitem__
-    return Neighborhood(
-        node,
-        False,
-        _nearest(importers, name, name, limit),
-        _nearest(imported, name, name, limit),
-        _nearest(externals, graph.externals.__getitem__, name, limit, external=True),
-    )
+def _names_and_edges(graph: ModuleGraph, external: bool) -> tuple[tuple[str, ...], _Pairs]:
+    if external:
+        return graph.externals, graph.external_edges
+    return graph.files, graph.edges
 
 
-def _external_neighborhood(graph: ModuleGraph, node: str, depth: int, limit: int) -> Neighborhood:
-    center = graph.externals.index(node)
-    first = {importer: center for importer, at in graph.external_edges if at == center}
-    steps = {at: Step(1, -1) for at in first}
-    for at, step in search_breadth_first(graph.edges, first, depth - 1, backwards=True).items():
-        steps[at] = Step(step.distance + 1, step.through)
-
-    def through(at: int) -> str:
-        return node if at == -1 else graph.files[at]
-
-    importers = _nearest(steps, graph.files.__getitem__, through, limit)
-    return Neighborhood(node, True, importers, Neighbors(), Neighbors())
-
-
-class Step(msgspec.Struct, frozen=True):
-    distance: int
-    through: int
-
-
-def search_breadth_first(
-    edges: _Pairs, start: Iterable[int], depth: int, *, backwards: bool
-) -> dict[int, Step]:
-    """All nodes within `depth` by their shortest path, without the start."""
-    visited, layer = set(start), set(start)
-    steps: dict[int, Step] = {}
-    for distance in range(1, depth + 1):
-        next_layer: dict[int, int] = {}
-        for node, neighbor in _steps_from(layer, edges, backwards):
-            if neighbor not in visited:
-                next_layer[neighbor] = min(node, next_layer.get(neighbor, node))
-        steps.update({node: Step(distance, through) for node, through in next_layer.items()})
-        visited.update(next_layer)
-        layer = set(next_layer)
-    return steps
-
-
-def _steps_from(layer: Set[int], edges: _Pairs, backwards: bool) -> _Pairs:
-    # A graph has many edges and a layer few nodes, so only the test runs for every edge.
-    if backwards:
-        return [(imported, importer) for importer, imported in edges if imported in layer]
-    return [edge for edge in edges if edge[0] in layer]
-
-
-def _nearest(
-    steps: Mapping[int, Step],
-    name: Callable[[int], str],
-    through: Callable[[int], str],
-    limit: int,
-    *,
-    external: bool = False,
-) -> Neighbors:
-    nearest = heapq.nsmallest(limit, steps, key=lambda at: (steps[at].distance, name(at)))
-    return Neighbors(
-        tuple(
-            Neighbor(name(at), external, steps[at].distance, through(steps[at].through))
-            for at in nearest
-        ),
-        len(steps),
-    )
+def _sorted_names(names: Sequence[str], numbers: Iterable[int]) -> tuple[str, ...]:
+    return tuple(sorted(names[number] for number in numbers))

@@ -1,66 +1,78 @@
-"""The drawing of a graph node: bounded, escaped, with a link for each neighbour."""
+"""The drawing of a package: bounded, escaped, with a link for each neighbour."""
 
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from agentjobs.inventory.model import LanguageLines
-from agentjobs.web.dashboard.plots.graph import Node, Picture, draw
+from agentjobs.inventory.package_neighbors import PackageNeighbors
 from agentjobs.web.dashboard.plots.labels import shorten
+from agentjobs.web.dashboard.repos.graph_views import package_view
 from agentjobs.web.dashboard.repos.language_bar import language_bar
+from tests.support.dependencies import package, views
 from tests.unit.web.dashboard.browser import PAYLOAD
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawings(picture):
-    """The wide and the narrow drawing, parsed as strict XML."""
-    text = str(draw(picture)).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
+HERE = "/repos/acme/shop/graph"
+
+
+def drawings(name, manifests=(), dependents=(), dependencies=(), vulnerable=()):
+    """The wide and the narrow drawing of a package, parsed as strict XML."""
+    neighbors = PackageNeighbors(
+        package_rows=tuple(views([package("npm", name, "1.0")])),
+        manifests=tuple(manifests),
+        dependents=tuple(dependents),
+        dependencies=tuple(views([package("npm", each, "2.0", name) for each in dependencies])),
+    )
+    view = package_view(HERE, "npm", name, neighbors, frozenset(vulnerable))
+    text = str(view.picture).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
     return list(ET.fromstring(f"<both>{text}</both>"))
 
 
 def test_neighbours_are_links_and_the_centre_is_not():
-    left = tuple(Node(f"a{at}", f"/?node=a{at}") for at in range(3))
-    right = (Node("yaml", "/?external=yaml", "external"), Node("no-way", "", "bad"))
-    picture = Picture("All", Node("me", "/?node=me"), left, right, 4, 0, "#importers")
-    for drawing in drawings(picture):
+    dependents = [f"a{at:02}" for at in range(23)]
+    for drawing in drawings("me", ["package.json"], dependents, ["yaml"], ["yaml"]):
         links = {link.get("href"): link for link in drawing.iter(f"{SVG}a")}
         assert list(links) == [
-            *(f"/?node=a{at}" for at in range(3)),
-            *("#importers", "/?external=yaml"),
+            "/repos/acme/shop/dependencies?manifest=package.json",
+            *(f"{HERE}?ecosystem=npm&package={name}" for name in dependents[:19]),
+            *("#dependents", f"{HERE}?ecosystem=npm&package=yaml"),
         ]
-        assert links["#importers"].find(f"{SVG}text").text == "and 4 more"
-        assert links["/?external=yaml"].get("class") == "node external"
-        assert drawing.get("aria-label") == "All"
-        names = [title.text for title in drawing.iter(f"{SVG}title")]
-        assert sorted(names) == ["a0", "a1", "a2", "and 4 more", "me", "no-way", "yaml"]
+        assert links["#dependents"].find(f"{SVG}text").text == "and 4 more"
+        assert links[f"{HERE}?ecosystem=npm&package=yaml"].get("class") == "node bad"
+        assert drawing.get("aria-label") == "Packages that depend on me, and its dependencies"
+        names = [title.text for title in drawing.findall(f".//{SVG}rect/../{SVG}title")]
+        assert names[-2:] == ["me, 1.0", "yaml, 2.0, vulnerable"]
 
 
 @pytest.mark.parametrize(("left", "right"), [(0, 0), (0, 20), (20, 0), (21, 20)])
 def test_every_element_is_inside_the_frame(left, right):
-    def some(count):
-        return tuple(Node("x" * 50, f"/{at}") for at in range(count))
-
-    picture = Picture("All", Node("me"), some(left), some(right))
-    for drawing in drawings(picture):
-        *_, width, height = map(float, drawing.get("viewBox").split())
+    above, below = (
+        [f"{side}{at}{'x' * 50}" for at in range(number)]
+        for side, number in (("a", left), ("b", right))
+    )
+    for drawing in drawings("me", (), above, below):
+        begin_x, begin_y, width, height = map(float, drawing.get("viewBox").split())
         boxes = list(drawing.iter(f"{SVG}rect"))
         assert len(boxes) == left + right + 1
         for box in boxes:
             x, y, wide, high = (float(box.get(name)) for name in ("x", "y", "width", "height"))
-            assert 0 <= x < x + wide <= width
-            assert 0 <= y < y + high <= height
+            assert begin_x <= x < x + wide <= begin_x + width
+            assert begin_y <= y < y + high <= begin_y + height
 
 
 def test_untrusted_text_is_escaped():
-    hostile = Node(PAYLOAD + "\u202e\x00", f"/?node={PAYLOAD}", note=PAYLOAD + "\x1b")
-    for drawing in drawings(Picture(PAYLOAD, hostile, (hostile,), (hostile,))):
+    hostile = PAYLOAD + "\u202e\x00"
+    for drawing in drawings(hostile, [hostile], [hostile], [hostile + "x"]):
         assert {element.tag.removeprefix(SVG) for element in drawing.iter()} == {
             *("svg", "g", "a", "path", "rect", "text", "title")
         }
         attributes = {name for element in drawing.iter() for name in element.attrib}
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
-        assert drawing.find(f".//{SVG}title").text.startswith(f"{PAYLOAD}⟦U+202E⟧")
+        titles = drawing.findall(f".//{SVG}rect/../{SVG}title")
+        assert all(title.text.startswith(f"{PAYLOAD}⟦U+202E⟧") for title in titles)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,19 @@
 """Draws a graph in rows as SVG: boxes that are links, and curves that point down.
 
-Returns a drawing for wide pages and one for narrow pages, as `plots.graph`. Escapes all text.
+Returns a drawing for wide pages and one for narrow pages; the stylesheet shows the one that fits.
+Escapes all text.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Literal
 
 import msgspec
 from markupsafe import Markup
 
 from agentjobs.inventory.graph.layers import Edge, arrange
-from agentjobs.inventory.graph.package_map import Kind
+from agentjobs.inventory.graph.package_map import Kind as MapKind
 from agentjobs.web.dashboard.plots.canvas import number
 from agentjobs.web.dashboard.plots.labels import clean, escape_text, shorten, text_width
 
@@ -22,6 +24,8 @@ _PADDING, _GAP, _MARGIN = 11.0, 16.0, 12.0
 _ROW, _MIN_BETWEEN, _MAX_BETWEEN = 28.0, 21.0, 60.0
 _HEAD, _PORT = 7.0, 9.0
 _CYCLE = "\u21bb"
+
+Kind = MapKind | Literal["package", "bad"]
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -106,7 +110,7 @@ class _Drawing:
         box, width = self._boxes[at], self._widths[at]
         x, y = self._layers.centers[at] - width / 2, self._top[at]
         is_in_cycle = at in self._layers.in_cycle
-        notes = [box.note] if box.note else []
+        notes = [clean(box.note)] if box.note else []
         notes += ["part of an import cycle"] if is_in_cycle else []
         kind = "external" if box.kind == "standard" else box.kind
         css_class = f"node {kind}" + " centre" * box.is_focus

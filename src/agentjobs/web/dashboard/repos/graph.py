@@ -17,11 +17,11 @@ from agentjobs.inventory.graph.package_map import (
     map_folder,
     map_neighborhood,
 )
+from agentjobs.inventory.graph.stored import load_graph
 from agentjobs.inventory.graph.views import (
     Module,
-    Neighborhood,
     Neighbors,
-    find_neighborhood,
+    find_neighbors,
     most_imported,
     search_modules,
 )
@@ -31,9 +31,7 @@ from agentjobs.problems import Problem
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pages import prefix_of
-from agentjobs.web.dashboard.plots.graph import Node
 from agentjobs.web.dashboard.repos.detail import repo_page_route
-from agentjobs.web.dashboard.repos.graph_cache import shared_cache
 from agentjobs.web.dashboard.repos.graph_maps import (
     MapView,
     address,
@@ -42,6 +40,8 @@ from agentjobs.web.dashboard.repos.graph_maps import (
     view_map,
 )
 from agentjobs.web.dashboard.repos.graph_views import (
+    MAX_LISTED,
+    Node,
     NodeList,
     address_of_module,
     address_of_package,
@@ -52,7 +52,6 @@ from agentjobs.web.dashboard.repos.lookup import require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
 
-_MAX_LISTED = 500
 _IMPORTED_SHOWN = 15
 _MAX_RESULTS, _MAX_FOLDERS = 50, 10
 _MAX_NAME_LENGTH = 4_096
@@ -83,7 +82,7 @@ async def show(request: PageRequest) -> Response:
     query = _query(request)
     if query.package:
         return await _package_page(request, repo, query)
-    graph = await shared_cache().load(request.db, repo.id)
+    graph = await load_graph(request.db, repo.id)
     if graph is None:
         return await _page(request, repo, query)
     if query.q:
@@ -152,16 +151,15 @@ def _standard_names(graph: ModuleGraph) -> set[str]:
     return {name for group in groups if group.standard for name in group.importers}
 
 
-def _find_neighbors(query: _Query, graph: ModuleGraph) -> Neighborhood | None:
-    """Without modules of the standard library, unless they are shown."""
+def _find_neighbors(query: _Query, graph: ModuleGraph) -> Neighbors | None:
+    """Without modules of the standard library, unless they are shown; None for a folder."""
     name, external = query.focus or query.external, not query.focus
-    neighbors = find_neighborhood(graph, name, external=external, limit=_MAX_LISTED)
+    neighbors = find_neighbors(graph, name, external=external)
     if neighbors is None or query.standard:
         return neighbors
-    standard, listed = _standard_names(graph), neighbors.externals
-    names = tuple(each for each in listed.shown if each.name not in standard)
-    total = listed.total - len(listed.shown) + len(names)
-    return msgspec.structs.replace(neighbors, externals=Neighbors(names, total))
+    standard = _standard_names(graph)
+    shown = tuple(name for name in neighbors.externals if name not in standard)
+    return msgspec.structs.replace(neighbors, externals=shown)
 
 
 async def _focus_page(
@@ -173,7 +171,7 @@ async def _focus_page(
         return await _missing(request, repo, query, graph, "module")
     name, external = query.focus or query.external, not query.focus
     neighbors = await asyncio.to_thread(_find_neighbors, query, graph)
-    lists = () if neighbors is None else await asyncio.to_thread(list_neighbors, path, neighbors)
+    lists = () if neighbors is None else list_neighbors(path, neighbors, external=external)
     kept = query.kept() | {"external" if external else "focus": name}
     hops = [
         (counted(number, "step"), address(path, kept, hops=str(number)), number == query.hops)
@@ -212,7 +210,7 @@ async def _externals_page(
     groups = await asyncio.to_thread(_find_groups, query, graph)
     if not groups:
         return await _missing(request, repo, query, graph, "external module")
-    names = list_external_names(_path(request, repo), groups, _MAX_LISTED)
+    names = list_external_names(_path(request, repo), groups, MAX_LISTED)
     return await _page(request, repo, query, results=names, results_title=groups[0].name)
 
 
@@ -330,7 +328,6 @@ def _modules(path: str, modules: list[Module]) -> list[Node]:
         Node(
             module.name,
             address_of_module(path, module.name, external=module.external),
-            "external" if module.external else "plain",
             f"imported by {counted(module.importers, 'file')}",
         )
         for module in modules

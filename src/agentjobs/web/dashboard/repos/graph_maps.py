@@ -8,10 +8,9 @@ import msgspec
 from markupsafe import Markup
 
 from agentjobs.inventory.graph.package_map import ExternalNames, MapNode, PackageMap
-from agentjobs.web.dashboard.plots.graph import Node
 from agentjobs.web.dashboard.plots.labels import clean, shorten
 from agentjobs.web.dashboard.plots.layered import Box, draw_layers
-from agentjobs.web.dashboard.repos.graph_views import address_of_module
+from agentjobs.web.dashboard.repos.graph_views import Node, address_of_module
 from agentjobs.web.dashboard.text_filters import counted
 
 # Of a path from a repository, which may have thousands of folders.
@@ -115,7 +114,6 @@ def list_external_names(
         Node(
             name,
             address_of_module(path, name, external=True),
-            "external",
             f"imported by {counted(importers, 'file')}",
         )
         for name, importers in heapq.nsmallest(number, names, key=lambda item: (-item[1], item[0]))

@@ -1,17 +1,26 @@
 """Turns the neighbors of a module or package into a picture and lists. Pure functions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
 
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.inventory.dependencies import DependencyView
-from agentjobs.inventory.graph.views import Neighbor, Neighborhood
+from agentjobs.inventory.graph.views import Neighbors
 from agentjobs.inventory.package_neighbors import PackageNeighbors
-from agentjobs.web.dashboard.plots.graph import Kind, Node, Picture, draw
+from agentjobs.web.dashboard.plots.layered import Box, draw_layers
 
+MAX_LISTED = 500
 _MAX_DRAWN = 20
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A link to a page of the graph; `note` follows its name."""
+
+    name: str
+    href: str = ""
+    note: str = ""
+    is_vulnerable: bool = False
 
 
 class NodeList(msgspec.Struct, frozen=True):
@@ -43,33 +52,25 @@ def address_of_package(path: str, ecosystem: str, name: str) -> str:
     return _with_query(path, ecosystem=ecosystem, package=name)
 
 
-def list_neighbors(path: str, neighbors: Neighborhood) -> tuple[NodeList, ...]:
-    """What imports a module, and what it imports."""
-    importers = NodeList(
-        "importers",
-        "Imported by",
-        _nodes(path, neighbors.importers.shown),
-        neighbors.importers.total,
-        "No file imports this module.",
+def list_neighbors(path: str, neighbors: Neighbors, *, external: bool) -> tuple[NodeList, ...]:
+    """What imports a module, and what it imports; an external module has no imports."""
+    lists = (
+        ("importers", "Imported by", neighbors.importers, "No file imports this module."),
+        ("imported", "Imports", neighbors.imported, "No imports."),
+        ("externals", "External imports", neighbors.externals, "No external imports."),
     )
-    if neighbors.external:
-        return (importers,)
-    return (
-        importers,
+    return tuple(
         NodeList(
-            "imported",
-            "Imports",
-            _nodes(path, neighbors.imported.shown),
-            neighbors.imported.total,
-            "No imports.",
-        ),
-        NodeList(
-            "externals",
-            "External imports",
-            _nodes(path, neighbors.externals.shown),
-            neighbors.externals.total,
-            "No external imports.",
-        ),
+            id_,
+            title,
+            tuple(
+                Node(name, address_of_module(path, name, external=id_ == "externals"))
+                for name in names[:MAX_LISTED]
+            ),
+            len(names),
+            empty_text,
+        )
+        for id_, title, names, empty_text in lists[: 1 if external else 3]
     )
 
 
@@ -91,66 +92,65 @@ def package_view(
         _package(path, ecosystem, neighbor.name, vulnerable, neighbor.version or "")
         for neighbor in neighbors.dependencies
     )
-    left = (*manifests, *dependents)
-    picture = Picture(
-        title=f"Packages that depend on {name}, and its dependencies",
-        centre=Node(
-            name,
-            kind="bad" if name in vulnerable else "plain",
-            note=_versions(neighbors.package_rows),
-        ),
-        left=left[:_MAX_DRAWN],
-        right=dependencies[:_MAX_DRAWN],
-        more_left=max(len(left) - _MAX_DRAWN, 0),
-        more_right=max(len(dependencies) - _MAX_DRAWN, 0),
-        more_left_href="#dependents" if len(dependents) > len(manifests) else "#manifests",
-        more_right_href="#dependencies",
+    versions = dict.fromkeys(row.version for row in neighbors.package_rows if row.version)
+    center = Node(name, note=", ".join(versions), is_vulnerable=name in vulnerable)
+    more_href = "#dependents" if len(dependents) > len(manifests) else "#manifests"
+    picture = _draw_package(
+        center,
+        _shorten_list((*manifests, *dependents), more_href),
+        _shorten_list(dependencies, "#dependencies"),
     )
     lists = (
-        NodeList(
-            "manifests", "Declared in", manifests, len(manifests), "Not declared in any manifest."
-        ),
-        NodeList(
-            "dependents",
-            "Required by",
-            dependents,
-            len(dependents),
-            "No dependents.",
-        ),
-        NodeList(
-            "dependencies",
-            "Requires",
-            dependencies,
-            len(dependencies),
-            "No dependencies found in a lock file.",
+        ("manifests", "Declared in", manifests, "Not declared in any manifest."),
+        ("dependents", "Required by", dependents, "No dependents."),
+        ("dependencies", "Requires", dependencies, "No dependencies found in a lock file."),
+    )
+    return GraphView(
+        name,
+        f"{ecosystem} package",
+        picture,
+        tuple(
+            NodeList(id_, title, nodes, len(nodes), empty_text)
+            for id_, title, nodes, empty_text in lists
         ),
     )
-    return GraphView(name, f"{ecosystem} package", draw(picture), lists)
+
+
+def _draw_package(center: Node, above: Sequence[Node], below: Sequence[Node]) -> Markup:
+    """Arrows point down, from what requires the package to what it requires."""
+    nodes = [*above, center, *below]
+    boxes = [
+        Box(
+            node.name,
+            node.href,
+            "bad" if node.is_vulnerable else "package",
+            note=node.note,
+            is_focus=node is center,
+        )
+        for node in nodes
+    ]
+    middle = len(above)
+    links = {(at, middle): 1 for at in range(middle)}
+    links |= {(middle, at): 1 for at in range(middle + 1, len(nodes))}
+    title = f"Packages that depend on {center.name}, and its dependencies"
+    return draw_layers(title, boxes, links).svg
+
+
+def _shorten_list(nodes: Sequence[Node], more_href: str) -> list[Node]:
+    """Those that are drawn, and one that counts the others and leads to their list."""
+    more = len(nodes) - _MAX_DRAWN
+    rest = [Node(f"and {more:,} more", more_href)] if more > 0 else []
+    return [*nodes[:_MAX_DRAWN], *rest]
 
 
 def _with_query(path: str, **query: str) -> str:
     return f"{path}?{urlencode(query, errors='replace')}"
 
 
-def _nodes(path: str, neighbors: Iterable[Neighbor]) -> tuple[Node, ...]:
-    return tuple(
-        Node(
-            neighbor.name,
-            address_of_module(path, neighbor.name, external=neighbor.external),
-            "external" if neighbor.external else "plain",
-        )
-        for neighbor in neighbors
-    )
-
-
 def _package(
     path: str, ecosystem: str, name: str, vulnerable: frozenset[str], version: str = ""
 ) -> Node:
-    notes = [version] if version else []
-    notes += ["vulnerable"] if name in vulnerable else []
-    kind: Kind = "bad" if name in vulnerable else "plain"
-    return Node(name, address_of_package(path, ecosystem, name), kind, ", ".join(notes))
-
-
-def _versions(rows: Iterable[DependencyView]) -> str:
-    return ", ".join(dict.fromkeys(row.version for row in rows if row.version))
+    is_vulnerable = name in vulnerable
+    notes: Iterable[str] = (version, "vulnerable" if is_vulnerable else "")
+    href = address_of_package(path, ecosystem, name)
+    return Node(name, href, ", ".join(filter(None, notes)), is_vulnerable)
