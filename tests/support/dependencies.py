@@ -66,10 +66,6 @@ async def store_index(
         warnings=(),
         dependencies_digest="",
         dependencies=tuple(dependencies),
-        purls=tuple(
-            purl_of(dependency.ecosystem, dependency.name, dependency.version)
-            for dependency in dependencies
-        ),
         graph=pack_graph(graph or ModuleGraph()),
         configuration=None,
     )

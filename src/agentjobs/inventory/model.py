@@ -96,10 +96,9 @@ class Dependency(msgspec.Struct, frozen=True):
 
 
 class ParsedModule(msgspec.Struct, frozen=True, array_like=True):
-    """The imports of one source file, and the package that it declares."""
+    """The imports of one source file."""
 
     imports: tuple[str, ...] = ()
-    declares: str = ""
 
 
 class ModuleGraph(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import msgspec
 from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.model import Dependency, IndexWarning
+from agentjobs.inventory.purl import purl_of
 from agentjobs.repos.configuration import (
     DEFAULT_GROUPING,
     FILE_NAME,
@@ -69,8 +70,7 @@ def prepare(repo_id: str, result: Result) -> IndexRows:
     }
     if result.dependencies is None:
         return IndexRows(repo, None, result.graph)
-    pairs = zip(result.dependencies, result.purls, strict=True)
-    rows = [_row(repo_id, position, *pair) for position, pair in enumerate(pairs)]
+    rows = [_row(repo_id, *numbered) for numbered in enumerate(result.dependencies)]
     return IndexRows(repo, rows, result.graph)
 
 
@@ -163,7 +163,7 @@ async def _delete_batch_from(tx: Transaction, repo_id: str, position: int) -> in
     )
 
 
-def _row(repo_id: str, position: int, package: Dependency, purl: str) -> dict[str, Any]:
+def _row(repo_id: str, position: int, package: Dependency) -> dict[str, Any]:
     return {
         "repo_id": repo_id,
         "position": position,
@@ -175,7 +175,7 @@ def _row(repo_id: str, position: int, package: Dependency, purl: str) -> dict[st
         "scope": package.scope,
         "manifest": package.manifest,
         "parents": msgspec.json.encode(package.parents).decode(),
-        "purl": purl,
+        "purl": purl_of(package.ecosystem, package.name, package.version),
         "fixture": package.fixture,
         "imported": package.imported,
         "managed_by": package.managed_by,

@@ -88,7 +88,6 @@ async def test_dependencies_and_imports_are_found_and_a_broken_manifest_is_a_war
     result = await setup.index(commit)
     assert result.dependencies is not None
     assert [(row.name, row.version) for row in result.dependencies] == [("requests", "2.30.0")]
-    assert result.purls == ("pkg:pypi/requests@2.30.0",)
     assert list(warnings_of(result)) == ["web/package-lock.json"]
     graph = unpack_graph(result.graph)
     edges = {(graph.files[start], graph.files[end]) for start, end in graph.edges}
@@ -171,7 +170,7 @@ def test_a_change_of_the_fixtures_is_sent_although_no_manifest_changed(setup: In
     digest = first.dependencies_digest
     same = setup.commit({".agentjobs.toml": b"draft = true\n"})
     result = setup.index_in_process(same, stored_digest=digest)
-    assert (result.dependencies, result.purls, result.dependencies_digest) == (None, (), digest)
+    assert (result.dependencies, result.dependencies_digest) == (None, digest)
     changed = setup.commit({".agentjobs.toml": b"inventory.fixtures = ['/requirements.txt']\n"})
     result = setup.index_in_process(changed, stored_digest=digest)
     assert [(d.name, d.fixture) for d in result.dependencies or ()] == [("b", False), ("a", True)]

@@ -40,7 +40,6 @@ from agentjobs.inventory.index.wire import (
 )
 from agentjobs.inventory.manifests.maven.published import PublishedPoms
 from agentjobs.inventory.model import Dependency, IndexWarning
-from agentjobs.inventory.purl import purl_of
 
 _PR_SET_PDEATHSIG = 1
 _PROGRESS_SECONDS = 0.2
@@ -79,13 +78,11 @@ def respond(request: Request) -> Result | Failed:
         )
 
 
-def _split_batches(response: Message) -> Iterator[Message]:
+def _split_batches(response: Result | Failed) -> Iterator[Message]:
     while isinstance(response, Result) and len(response.dependencies or ()) > _MAX_AT_ONCE:
-        dependencies, purls = response.dependencies or (), response.purls
-        yield DependencyBatch(dependencies[:_MAX_AT_ONCE], purls[:_MAX_AT_ONCE])
-        response = msgspec.structs.replace(
-            response, dependencies=dependencies[_MAX_AT_ONCE:], purls=purls[_MAX_AT_ONCE:]
-        )
+        dependencies = response.dependencies or ()
+        yield DependencyBatch(dependencies[:_MAX_AT_ONCE])
+        response = msgspec.structs.replace(response, dependencies=dependencies[_MAX_AT_ONCE:])
     yield response
 
 
@@ -94,9 +91,8 @@ def _index(request: Request) -> Result:
     index = scan_commit(git_dir, list_files(git_dir, request.commit), _Progress())
     dependencies = _find_dependencies(request, index, assembly.external_names_of(index))
     result = _result(index, dependencies)
-    if dependencies.digest == request.stored_digest:
-        return msgspec.structs.replace(result, dependencies=None)
-    return msgspec.structs.replace(result, purls=_purls(dependencies.dependencies))
+    is_unchanged = result.dependencies_digest == request.stored_digest
+    return msgspec.structs.replace(result, dependencies=None) if is_unchanged else result
 
 
 def _read_dependencies(request: Request) -> Result:
@@ -112,10 +108,6 @@ class _Dependencies(NamedTuple):
     dependencies: tuple[Dependency, ...]
     warnings: tuple[IndexWarning, ...]
     missing_poms: tuple[str, ...]
-
-    @property
-    def digest(self) -> str:
-        return assembly.digest_of(self.dependencies)
 
 
 def _find_dependencies(
@@ -133,18 +125,11 @@ def _result(index: CommitIndex, dependencies: _Dependencies) -> Result:
         file_count=index.file_count,
         languages=assembly.languages_of(index),
         warnings=assembly.warnings_of(index, dependencies.warnings),
-        dependencies_digest=dependencies.digest,
+        dependencies_digest=assembly.digest_of(dependencies.dependencies),
         dependencies=dependencies.dependencies,
-        purls=(),
         graph=pack_graph(index.graph),
         configuration=assembly.configuration_of(index),
         missing_poms=dependencies.missing_poms,
-    )
-
-
-def _purls(dependencies: tuple[Dependency, ...]) -> tuple[str, ...]:
-    return tuple(
-        purl_of(package.ecosystem, package.name, package.version) for package in dependencies
     )
 
 

@@ -79,13 +79,8 @@ async def _exchange(
 def _join_batches(batches: list[DependencyBatch], last: Result) -> Result:
     if not batches or last.dependencies is None:
         return last
-    dependencies = [dependency for batch in batches for dependency in batch.dependencies]
-    purls = [purl for batch in batches for purl in batch.purls]
-    return msgspec.structs.replace(
-        last,
-        dependencies=(*dependencies, *last.dependencies),
-        purls=(*purls, *last.purls),
-    )
+    sent = [dependency for batch in batches for dependency in batch.dependencies]
+    return msgspec.structs.replace(last, dependencies=(*sent, *last.dependencies))
 
 
 async def _next_message(stream: asyncio.StreamReader) -> Message | None:

@@ -42,15 +42,14 @@ class DependencyBatch(msgspec.Struct, frozen=True, array_like=True, tag="depende
     """Dependencies of the result that follows. One large message would block the service."""
 
     dependencies: tuple[Dependency, ...]
-    purls: tuple[str, ...]
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     """`graph` is packed by `graph.encoding`; `configuration` is the content of `.agentjobs.toml`.
 
-    `dependencies` is None if unchanged; `purls` has one entry per dependency.
-    `installed_together` are groups of manifests, only for the task `dependencies`. `missing_poms`
-    are the coordinates of parents and BOMs that are neither in the repository nor cached.
+    `dependencies` is None if unchanged. `installed_together` are groups of manifests, only for the
+    task `dependencies`. `missing_poms` are the coordinates of parents and BOMs that are neither in
+    the repository nor cached.
     """
 
     line_count: int
@@ -59,7 +58,6 @@ class Result(msgspec.Struct, frozen=True, array_like=True, tag="result"):
     warnings: tuple[IndexWarning, ...]
     dependencies_digest: str
     dependencies: tuple[Dependency, ...] | None
-    purls: tuple[str, ...]
     graph: bytes
     configuration: bytes | None
     installed_together: tuple[tuple[str, ...], ...] = ()

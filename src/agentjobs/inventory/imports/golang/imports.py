@@ -6,7 +6,7 @@ from agentjobs.inventory.model import MAX_IMPORTS, ParsedModule
 
 _SPACE = rb"(?>(?:[\s;]++|//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)\*/)*)"
 _SKIP = re.compile(_SPACE)
-_PACKAGE = re.compile(rb"package\b" + _SPACE + rb"([\w\x80-\xff]+)")
+_PACKAGE = re.compile(rb"package\b" + _SPACE + rb"[\w\x80-\xff]+")
 _IMPORT = re.compile(rb"import(?![\w\x80-\xff])" + _SPACE + rb"(\()?")
 _PATH = re.compile(
     rb"(?:(?:[\w\x80-\xff]++|\.)" + _SPACE + rb")?(?:\"([^\"\\\n]*)\"|`([^`\n]*)`)" + _SPACE
@@ -33,7 +33,7 @@ def find_go(content: bytes) -> ParsedModule:
             at = _after_space(content, at + 1)
     paths.pop(b"", None)
     names = [path.decode(errors="replace") for path in paths]
-    return ParsedModule(tuple(names[:MAX_IMPORTS]), package[1].decode(errors="replace"))
+    return ParsedModule(tuple(names[:MAX_IMPORTS]))
 
 
 def _after_space(content: bytes, at: int) -> int:

@@ -34,7 +34,7 @@ def find_java(content: bytes) -> ParsedModule:
         at = declaration.end()
         name = _text(declaration[2])
         imports[f"static {name}" if declaration[1] else name] = None
-    return ParsedModule(tuple(imports)[:MAX_IMPORTS], _text(package[1]) if package else "")
+    return ParsedModule(tuple(imports)[:MAX_IMPORTS])
 
 
 def _text(name: bytes) -> str:
