@@ -118,7 +118,6 @@ _ADVISORIES = {
 }
 # Loopback is not allowed by itself, because everyone at the provider may sign in.
 _LOCAL_RECEIVERS = {"AGENTJOBS_WEBHOOKS_ALLOW": "127.0.0.0/8"}
-_DEVELOPMENT = {"AGENTJOBS_DEVELOPMENT": "true"}
 
 
 @dataclass
@@ -176,7 +175,7 @@ def run_browser_service(directory: Path) -> Iterator[BrowserTestService]:
         data_dir = directory / "data"
         data_dir.mkdir()
         (data_dir / "agentjobs.toml").write_text(SETTINGS)
-        settings = {**_openid_settings(provider), **_ADVISORIES, **_LOCAL_RECEIVERS, **_DEVELOPMENT}
+        settings = {**_openid_settings(provider), **_ADVISORIES, **_LOCAL_RECEIVERS}
         service = Service(data_dir, settings).start()
         try:
             yield _add_sample_data(service, provider, directory)

@@ -41,7 +41,6 @@ def pages_of(samples: SampleData) -> list[str]:
     pages = [path for path in paths if not path.endswith(_NOT_PAGES) and path not in others]
     return [
         *(samples.address_of(path) for path in pages),
-        "/design",
         # The same pages with other content.
         f"/jobs/{samples.failed}",
         f"/jobs/{samples.running}",

@@ -28,7 +28,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     database_url: str = ""
     database_direct_url: str = ""
     auto_migrate: bool = True
-    development: bool = False
     host: str = "127.0.0.1"
     port: int = 8080
     public_url: str = ""

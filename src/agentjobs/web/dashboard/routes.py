@@ -6,7 +6,6 @@ from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard import (
     account,
     agents,
-    components,
     invitation,
     overview,
     password_reset,
@@ -112,8 +111,4 @@ ROUTES: Routes = [
 
 
 def routes(context: WebContext) -> list[BaseRoute]:
-    return [
-        *static_files.ROUTES,
-        *guarded_routes(context, components.ROUTES if context.settings.development else []),
-        *guarded_routes(context, ROUTES),
-    ]
+    return [*static_files.ROUTES, *guarded_routes(context, ROUTES)]
