@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentjobs.web.api.curl_examples import curl_example
+from scripts.reference.curl_examples import curl_example
 from scripts.reference.examples import (
     CALLS,
     Document,

@@ -7,7 +7,7 @@ from string import Template
 from textwrap import indent
 from typing import Any, NamedTuple
 
-from agentjobs.web.api.curl_examples import curl_example
+from scripts.reference.curl_examples import curl_example
 
 Document = Mapping[str, Any]
 MAX_LINE = 80

@@ -19,6 +19,7 @@ from agentjobs.web.api.error_codes import API_ERRORS
 from agentjobs_client import Client
 from scripts.reference.api import render_api
 from scripts.reference.commands import render_commands
+from scripts.reference.curl_examples import curl_example
 from scripts.reference.examples import (
     CALLS,
     Operation,
@@ -82,6 +83,21 @@ def test_the_curl_example_of_an_operation_sends_its_request(operation: Operation
     assert names <= {parameter["name"] for parameter in operation.parameters("query")}
     assert options.get("-X", "POST" if "-d" in options else "GET") == operation.method
     assert (json.loads(options["-d"]) if "-d" in options else None) == operation.body
+
+
+def test_curl_examples_quote_their_values() -> None:
+    operation = {
+        "parameters": [
+            {"name": "name", "in": "path", "example": "a b"},
+            {"name": "label", "in": "query", "example": {"label.team": "R&D"}},
+            {"name": "draft", "in": "query", "example": True},
+            {"name": "limit", "in": "query", "example": 5},
+        ],
+        "requestBody": {"content": {"application/json": {"example": {"prompt": "Don't `rm`"}}}},
+    }
+    words = shlex.split(curl_example("POST", "/x/{name}", operation, query=("label", "draft")))
+    assert words[2] == "$AGENTJOBS_URL/x/a%20b?label.team=R%26D&draft=true"
+    assert json.loads(words[-1]) == {"prompt": "Don't `rm`"}
 
 
 def test_values_are_literals_of_their_language() -> None:

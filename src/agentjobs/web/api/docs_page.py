@@ -1,13 +1,15 @@
-"""The API reference, rendered from the OpenAPI document; it loads no third-party resources."""
+"""The API reference, rendered from the OpenAPI document; it loads no third-party resources.
 
-from collections.abc import Iterable, Mapping
+Examples for curl and the clients are on the documentation site.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from typing import Any
 
 import msgspec
 from markupsafe import Markup, escape
 
-from agentjobs.web.api.curl_examples import curl_example
 from agentjobs.web.pages import template_environment
 
 _PACKAGE = "agentjobs.web.api"
@@ -18,22 +20,19 @@ Document = Mapping[str, Any]
 
 def render_docs(document: Document, api_url: str) -> str:
     environment = template_environment(_PACKAGE)
-    environment.filters["prose"] = prose
-    environment.filters["pretty"] = pretty
-    environment.filters["kind"] = kind
+    environment.filters.update(prose=prose, pretty=pretty, kind=kind)
     introduction, _, conventions = document["info"]["description"].partition("\n\n")
     return environment.get_template("docs.html").render(
-        document=document,
+        title=document["info"]["title"],
         introduction=introduction,
         conventions=conventions,
         base=document["servers"][0]["url"],
         api_url=api_url,
-        first_call=curl_example("GET", "/me", {}),
-        groups=_groups(document),
-        webhooks=[
-            {"event": event, **methods["post"]} for event, methods in document["webhooks"].items()
-        ],
-        tags={tag["name"]: tag["description"] for tag in document["tags"]},
+        operations=list(_operations(document, document["paths"])),
+        webhooks=list(_operations(document, document["webhooks"])),
+        about_webhooks=next(
+            tag["description"] for tag in document["tags"] if tag["name"] == "Webhooks"
+        ),
         schemas=document["components"]["schemas"],
     )
 
@@ -75,7 +74,7 @@ def kind(schema: Mapping[str, Any]) -> Markup:
 
 
 def _codes(values: Iterable[str]) -> Markup:
-    return Markup(" | ").join(Markup("<code>{}</code>").format(each) for each in values)
+    return Markup(" | ").join(Markup("<code>{}</code>").format(value) for value in values)
 
 
 def _with_code(text: str) -> Markup:
@@ -87,30 +86,30 @@ def _with_code(text: str) -> Markup:
     )
 
 
-def _groups(document: Document) -> dict[str, list[dict[str, Any]]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for path, methods in document["paths"].items():
+def _operations(document: Document, paths: Document) -> Iterator[dict[str, Any]]:
+    """The operations of paths, or of webhooks, each with the rows of its table of responses."""
+    for path, methods in paths.items():
         for method, operation in methods.items():
-            responses = {
-                status: _resolve(document, response)
-                for status, response in operation["responses"].items()
-            }
-            entry = {
-                **operation,
-                "path": path,
-                "method": method.upper(),
-                "responses": responses,
-                "curl": curl_example(method.upper(), path, operation),
-            }
-            groups.setdefault(operation["tags"][0], []).append(entry)
-    return groups
+            rows = list(_responses(document, operation["responses"]))
+            yield {**operation, "path": path, "method": method.upper(), "rows": rows}
 
 
-def _resolve(document: Document, response: Mapping[str, Any]) -> Mapping[str, Any]:
+def _responses(document: Document, responses: Document) -> Iterator[tuple[str, Markup, str]]:
+    """Status, type or error code, and meaning."""
+    for status, response in responses.items():
+        resolved = _resolve(document, response)
+        for content in resolved.get("content", {"": {}}).values():
+            errors = content.get("examples", {})
+            for code, example in errors.items():
+                yield status, _codes([code]), example["value"]["error"]["message"]
+            if not errors:
+                schema = kind(content["schema"]) if content else Markup()
+                yield status, schema, resolved["description"]
+
+
+def _resolve(document: Document, response: Document) -> Document:
     """The response itself, or the shared one that it refers to."""
     if "$ref" not in response:
         return response
-    resolved: Mapping[str, Any] = document["components"]["responses"][
-        response["$ref"].rpartition("/")[2]
-    ]
-    return resolved
+    shared: Document = document["components"]["responses"]
+    return dict(shared[response["$ref"].rpartition("/")[2]])
