@@ -1,6 +1,6 @@
 """Reads and deletes all rows of one organization, table by table, in small pages.
 
-Each package declares its own tables in `tenant_tables.py`; this module knows no table.
+This module knows no table: `cli/orgs/tables.py` lists them.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence

@@ -1,39 +1,102 @@
-"""Every table with rows of organizations, collected from the packages that own them."""
+"""Every table with rows of organizations, for `orgs export` and `orgs delete`.
 
-from agentjobs.advisories import tenant_tables as advisories
-from agentjobs.connections import tenant_tables as connections
-from agentjobs.environments import tenant_tables as environments
-from agentjobs.fleet import tenant_tables as fleet
-from agentjobs.gateway import tenant_tables as gateway
-from agentjobs.inventory import tenant_tables as inventory
-from agentjobs.jobs import tenant_tables as jobs
-from agentjobs.organizations import tenant_tables as organizations
-from agentjobs.platform_sync import tenant_tables as platform_sync
-from agentjobs.pulls import tenant_tables as pulls
-from agentjobs.repos import tenant_tables as repos
-from agentjobs.store import tenant_tables as store
-from agentjobs.store.tenant_rows import TenantTables
-from agentjobs.tickets import tenant_tables as tickets
-from agentjobs.webhooks import tenant_tables as webhooks
+A row comes before the row that it references. A table that is in neither list fails a test.
+"""
 
-# Upper packages first: their rows reference those of lower ones.
-OWNERS = (
-    platform_sync,
-    jobs,
-    tickets,
-    advisories,
-    inventory,
-    pulls,
-    connections,
-    repos,
-    environments,
-    webhooks,
-    gateway,
-    fleet,
-    organizations,
-    store,
+from functools import partial
+
+from agentjobs.store.tenant_rows import ROOT, TenantTable, TenantTables
+
+_job_table = partial(TenantTable, parent="jobs", column="job_id")
+_repo_table = partial(TenantTable, parent="repos", column="repo_id")
+_FIX_KEY = ("repo_id", "manifest", "ecosystem", "name", "fix_version")
+_IN_ORGANIZATION = "organization_id IN (SELECT value FROM each(:parents))"
+_IS_MEMBER = f"IN (SELECT user_id FROM memberships WHERE {_IN_ORGANIZATION})"
+
+_TENANT_TABLES = (
+    TenantTable(name="forge_hints", parent="forge_connections", column="connection_id"),
+    # Pages of few rows where a row is large: a chunk of a log is up to 64 KiB, kept work 32 MiB,
+    # an artifact 10 MiB, the log of a build 256 KiB, a graph many megabytes.
+    _job_table(name="job_logs", key=("job_id", "sequence"), rows_per_page=20),
+    _job_table(name="job_steps", key=("job_id", "sequence")),
+    _job_table(name="kept_work", key=("job_id",), rows_per_page=1),
+    _job_table(name="job_artifacts", key=("job_id", "name"), rows_per_page=1),
+    _job_table(name="job_diffs", key=("job_id",), rows_per_page=10),
+    _job_table(name="job_labels", key=("organization_id", "key", "value", "job_id")),
+    _job_table(name="job_reports", key=("job_id",), rows_per_page=20),
+    _job_table(name="lost_claims", key=("job_id", "fence")),
+    TenantTable(
+        name="platform_outages",
+        key=("key",),
+        where=f"(key IN (SELECT id FROM forge_connections WHERE {_IN_ORGANIZATION})"
+        f" OR key IN (SELECT id FROM repos WHERE {_IN_ORGANIZATION})"
+        f" OR key IN (SELECT waits_for FROM jobs WHERE {_IN_ORGANIZATION}))",
+    ),
+    _repo_table(name="environment_holds", key=("key",)),
+    TenantTable(name="idempotency_keys", key=("organization_id", "key")),
+    _repo_table(name="auto_triggers", key=_FIX_KEY),
+    _repo_table(name="proposed_fixes", key=_FIX_KEY),
+    TenantTable(name="jobs", unexported=("credential_hash",)),
+    TenantTable(name="trackers", unexported=("sealed",)),
+    _repo_table(name="finding_decisions", key=("repo_id", "ecosystem", "name", "advisory_id")),
+    TenantTable(name="findings"),
+    _repo_table(name="dependencies", key=("repo_id", "position")),
+    _repo_table(name="repo_graphs", key=("repo_id",), rows_per_page=1),
+    _repo_table(name="finished_branches", key=("repo_id", "branch")),
+    _repo_table(name="pull_comments"),
+    _repo_table(name="pull_statuses", key=("repo_id", "number")),
+    _repo_table(name="pull_views", key=("repo_id", "number", "user_id", "file_key")),
+    _repo_table(name="pulls", key=("repo_id", "number")),
+    TenantTable(name="forge_connections", unexported=("sealed", "hook_sealed", "signing_sealed")),
+    _repo_table(name="repo_hooks", key=("repo_id",), unexported=("sealed",)),
+    TenantTable(name="repo_imports"),
+    TenantTable(name="repos"),
+    TenantTable(name="environment_builds", rows_per_page=20, unexported=("credential_hash",)),
+    TenantTable(
+        name="environment_secrets",
+        key=("organization_id", "repo_id", "name"),
+        unexported=("sealed",),
+    ),
+    TenantTable(name="repo_environments", key=("repo_id",)),
+    TenantTable(
+        name="delivery_attempts",
+        key=("delivery_id", "id"),
+        parent="deliveries",
+        column="delivery_id",
+    ),
+    _job_table(name="events", key=("job_id", "sequence")),
+    TenantTable(name="event_positions", key=("organization_id",)),
+    TenantTable(name="deliveries", rows_per_page=1_000),
+    TenantTable(name="webhook_endpoints", unexported=("sealed", "pending_sealed")),
+    _job_table(name="job_spending", key=("job_id",)),
+    TenantTable(name="daily_spending", key=("organization_id", "day")),
+    # Users may be members of other organizations: `removal` decides who is deleted.
+    TenantTable(
+        name="sign_in_links", key=("hash",), where=f"user_id {_IS_MEMBER}", unexported=("hash",)
+    ),
+    TenantTable(name="users", where=f"id {_IS_MEMBER}", unexported=("password_hash",)),
+    TenantTable(name="sessions", key=("hash",), unexported=("hash",)),
+    TenantTable(name="memberships", key=("organization_id", "user_id")),
+    TenantTable(name="invitations", unexported=("hash",)),
+    TenantTable(name="api_keys", unexported=("hash",)),
+    TenantTable(name="secrets", key=("organization_id", "name"), unexported=("sealed",)),
+    TenantTable(name="audit_log"),
+    TenantTable(name=ROOT, column="id"),
+    # A process that died may have left the lease of a repository; the others are roles.
+    TenantTable(
+        name="leases",
+        key=("name",),
+        where=f"name IN (SELECT 'repository:' || id FROM repos WHERE {_IN_ORGANIZATION})",
+    ),
+)
+SHARED_TABLES = (
+    # Known vulnerabilities are the same for everyone.
+    *("advisories", "advisory_names", "advisory_packages", "advisory_texts", "advisory_feeds"),
+    # Settings of the service, and hashes that no longer tell whose they are.
+    *("effective_settings", "sign_in_failures", "used_form_tokens"),
+    *("processes", "workers"),
 )
 
 
 def tenant_tables() -> TenantTables:
-    return TenantTables(table for owner in OWNERS for table in owner.TENANT_TABLES)
+    return TenantTables(_TENANT_TABLES)
