@@ -24,7 +24,6 @@ from agentjobs.connections.validate import (
 from agentjobs.forges.connection import Connection, ConnectionKind
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
-from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database, IntegrityError, Row
@@ -210,17 +209,6 @@ def signing_seal_context(organization_id: str, connection_id: str) -> tuple[str,
 
 
 record_check = in_transaction(health.record_check)
-
-SEALED_CREDENTIALS = tuple(
-    sealed_column(
-        "platforms", "forge_connections", context, "The credential of {id}", prefix=prefix
-    )
-    for prefix, context in (
-        ("", seal_context),
-        ("hook_", hook_seal_context),
-        ("signing_", signing_seal_context),
-    )
-)
 
 
 def _open_sealed(

@@ -77,7 +77,7 @@ async def remove_environment_secret(
 async def open_setup_secrets(db: Database, keys: SealingKeys, repo_id: str) -> dict[str, str]:
     """The values by the names of their variables. Raises DecryptionFailed."""
     rows = await _of_repo(db, repo_id, "setup")
-    return {row["name"]: open_row(keys, row) for row in rows}
+    return {row["name"]: _open_row(keys, row) for row in rows}
 
 
 async def open_proxy_secrets(db: Database, keys: SealingKeys, repo_id: str) -> list[BrokeredHost]:
@@ -90,7 +90,7 @@ async def open_proxy_secrets(db: Database, keys: SealingKeys, repo_id: str) -> l
                 name=row["name"],
                 host=row["host"],
                 header=usage.header,
-                secret=open_row(keys, row),
+                secret=_open_row(keys, row),
                 path_prefix=usage.path_prefix,
                 methods=usage.methods,
                 kind=usage.kind,
@@ -112,18 +112,26 @@ async def open_registry_credentials(
         RegistryCredential(
             row["host"],
             msgspec.json.decode(row["usage"], type=SecretUsage).username,
-            open_row(keys, row),
+            _open_row(keys, row),
         )
         for row in rows
     ]
 
 
-def open_row(keys: SealingKeys, row: Row) -> str:
+async def check_environment_secrets(db: Database, keys: SealingKeys) -> int:
+    """The number of secrets in all organizations. Raises DecryptionFailed."""
+    rows = await db.fetch_all("SELECT * FROM environment_secrets ORDER BY name")
+    for row in rows:
+        _open_row(keys, row)
+    return len(rows)
+
+
+def _open_row(keys: SealingKeys, row: Row) -> str:
     """Raises DecryptionFailed."""
-    return keys.open_named(f"The secret {row['name']}", bytes(row["sealed"]), *context_of(row))
+    return keys.open_named(f"The secret {row['name']}", bytes(row["sealed"]), *row_context(row))
 
 
-def context_of(row: Row) -> tuple[str, ...]:
+def row_context(row: Row) -> tuple[str, ...]:
     """Who can write to the database cannot send a value to another host, or otherwise."""
     definition = SecretDefinition(
         name=row["name"], purpose=row["purpose"], repo_id=row["repo_id"], host=row["host"]

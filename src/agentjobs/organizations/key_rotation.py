@@ -1,8 +1,7 @@
 """Rotates the encryption key: encrypts every stored value again while the services run.
 
 At every moment, each stored value can be decrypted with a key in the file, so an interrupted
-rotation loses nothing and the next one continues it. The packages that own the tables read and
-replace their values.
+rotation loses nothing and the next one continues it. `app/sealed_columns.py` lists the values.
 """
 
 import asyncio
@@ -11,7 +10,6 @@ import fcntl
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +19,7 @@ from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.private_files import replace_private_file
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, Row, Transaction
 
 # For operations that have read a value or a key before the last change.
 SETTLE_SECONDS = 10.0
@@ -31,69 +29,59 @@ _ACTION = "secret.key_rotated"
 
 
 class SealedValue(msgspec.Struct, frozen=True):
-    """A stored value; `row` identifies it to the package that owns its table."""
-
     name: str
     sealed: bytes
     context: tuple[str, ...]
-    row: tuple[str, ...]
+    key: tuple[str, ...]
 
 
-class SealedValues(NamedTuple):
-    """One kind of values. `find` returns those of other keys than the given one, in a stable order.
+class SealedColumn(msgspec.Struct, frozen=True, kw_only=True):
+    """Encrypted values of a table, in the columns `sealed` and `key_id` with a prefix.
 
-    `replace` changes nothing if the stored value is no longer the one that was found.
+    A row without a value has no key, or an empty one. `context` gets a row, `name` is a format
+    string for its columns. `source` has the columns that they need, if the table lacks some.
     """
 
     kind: str
-    find: Callable[[Database, str, int, int], Awaitable[list[SealedValue]]]
-    replace: Callable[[Transaction, SealedValue, Sealed], Awaitable[None]]
+    table: str
+    context: Callable[[Row], tuple[str, ...]]
+    name: str
+    key: tuple[str, ...] = ("id",)
+    prefix: str = ""
+    source: str = ""
 
-
-def sealed_column(
-    kind: str,
-    table: str,
-    context: Callable[[str, str], tuple[str, ...]],
-    description: str,
-    *,
-    id_column: str = "id",
-    prefix: str = "",
-) -> SealedValues:
-    """Values in the columns `sealed` and `key_id`, with a prefix, of a table with organizations.
-
-    A row without a value has no key, or an empty one. `context` and `description` get the row's
-    organization and identifier.
-    """
-    select = (
-        f"SELECT organization_id, {id_column} AS id, {prefix}sealed AS sealed FROM {table}"
-        f" WHERE {prefix}key_id NOT IN (:key_id, '')"
-        f" ORDER BY organization_id, {id_column} LIMIT :limit OFFSET :offset"
-    )
-    update = (
-        f"UPDATE {table} SET {prefix}sealed = :sealed, {prefix}key_id = :key_id"
-        f" WHERE organization_id = :organization_id AND {id_column} = :id"
-        f" AND {prefix}sealed = :before"
-    )
-
-    async def find(db: Database, key_id: str, limit: int, offset: int) -> list[SealedValue]:
-        values = []
-        for row in await db.fetch_all(select, key_id=key_id, limit=limit, offset=offset):
-            place = (row["organization_id"], row["id"])
-            name = description.format(organization_id=place[0], id=place[1])
-            values.append(SealedValue(name, bytes(row["sealed"]), context(*place), place))
-        return values
-
-    async def replace(tx: Transaction, value: SealedValue, sealed: Sealed) -> None:
-        await tx.execute(
-            update,
-            organization_id=value.row[0],
-            id=value.row[1],
-            sealed=sealed.data,
-            key_id=sealed.key_id,
-            before=value.sealed,
+    async def find(self, db: Database, key_id: str, limit: int, offset: int) -> list[SealedValue]:
+        """Values of other keys than this one, in a stable order."""
+        rows = await db.fetch_all(
+            f"SELECT * FROM {self.source or self.table}"
+            f" WHERE {self.prefix}key_id NOT IN (:key_id, '')"
+            f" ORDER BY {', '.join(self.key)} LIMIT :limit OFFSET :offset",
+            key_id=key_id,
+            limit=limit,
+            offset=offset,
         )
+        return [
+            SealedValue(
+                self.name.format_map(row),
+                bytes(row[f"{self.prefix}sealed"]),
+                self.context(row),
+                tuple(row[column] for column in self.key),
+            )
+            for row in rows
+        ]
 
-    return SealedValues(kind, find, replace)
+    async def replace(self, tx: Transaction, value: SealedValue, sealed: Sealed) -> None:
+        """Changes nothing if the stored value is no longer the one that was found."""
+        same_row = " AND ".join(f"{column} = :{column}" for column in self.key)
+        sealed_column, key_column = f"{self.prefix}sealed", f"{self.prefix}key_id"
+        await tx.execute(
+            f"UPDATE {self.table} SET {sealed_column} = :new_sealed, {key_column} = :new_key_id"
+            f" WHERE {same_row} AND {sealed_column} = :before",
+            new_sealed=sealed.data,
+            new_key_id=sealed.key_id,
+            before=value.sealed,
+            **dict(zip(self.key, value.key, strict=True)),
+        )
 
 
 class RotationResult(msgspec.Struct, frozen=True):
@@ -123,7 +111,7 @@ async def prepare_rotation(settings: Settings) -> RotationResult:
 async def rotate_key(
     db: Database,
     settings: Settings,
-    kinds: Sequence[SealedValues],
+    kinds: Sequence[SealedColumn],
     on_progress: OnProgress,
     *,
     sleep: Sleep = asyncio.sleep,
@@ -164,7 +152,7 @@ class _Resealing:
         db: Database,
         keys: SealingKeys,
         key_id: str,
-        kinds: Sequence[SealedValues],
+        kinds: Sequence[SealedColumn],
         on_progress: OnProgress,
     ) -> None:
         self._db = db
@@ -182,7 +170,7 @@ class _Resealing:
             await self._reseal(kind)
         return not self._failures
 
-    async def _reseal(self, kind: SealedValues) -> None:
+    async def _reseal(self, kind: SealedColumn) -> None:
         failed = 0
         # What was encrypted again is no longer found; what failed stays at the beginning.
         while values := await kind.find(self._db, self._key_id, BATCH, failed):
@@ -206,7 +194,7 @@ class _Resealing:
 
 
 async def _replace(
-    tx: Transaction, kind: SealedValues, replacements: Sequence[tuple[SealedValue, Sealed]]
+    tx: Transaction, kind: SealedColumn, replacements: Sequence[tuple[SealedValue, Sealed]]
 ) -> None:
     for value, sealed in replacements:
         await kind.replace(tx, value, sealed)
@@ -218,7 +206,7 @@ async def _write_audit(tx: Transaction, entry: audit.Entry) -> None:
 
 
 async def _reseal_with_configured_keys(
-    db: Database, settings: Settings, kinds: Sequence[SealedValues], on_progress: OnProgress
+    db: Database, settings: Settings, kinds: Sequence[SealedColumn], on_progress: OnProgress
 ) -> RotationResult:
     """The operator changes AGENTJOBS_ENCRYPTION_KEY; only the stored values are changed here."""
     keys = SealingKeys.load(settings)

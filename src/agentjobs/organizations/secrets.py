@@ -9,7 +9,6 @@ import msgspec
 
 from agentjobs.clock import now_ms
 from agentjobs.organizations import audit
-from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.problems import Problem
@@ -35,7 +34,7 @@ async def set_secret(
     """Create the secret or replace its value."""
     check_secret(name, value)
     owner = await find_organization(db, organization)
-    sealed = keys.seal(value, *_context(owner.id, name))
+    sealed = keys.seal(value, *seal_context(owner.id, name))
     entry = audit.entry("secret.set", name)
     return _secret(await db.transact(_upsert, owner.id, name, sealed, entry))
 
@@ -73,7 +72,7 @@ async def open_secret(
     if row is None:
         return None
     return keys.open_named(
-        f"The secret {name}", bytes(row["sealed"]), *_context(organization_id, name)
+        f"The secret {name}", bytes(row["sealed"]), *seal_context(organization_id, name)
     )
 
 
@@ -112,13 +111,8 @@ def check_secret(name: str, value: str) -> None:
         )
 
 
-def _context(organization_id: str, name: str) -> tuple[str, ...]:
+def seal_context(organization_id: str, name: str) -> tuple[str, ...]:
     return ("secret", organization_id, name)
-
-
-SEALED_SECRETS = sealed_column(
-    "secrets", "secrets", _context, "The secret {id} of {organization_id}", id_column="name"
-)
 
 
 async def _upsert(

@@ -9,7 +9,6 @@ from typing import Literal
 import msgspec
 
 from agentjobs.clock import SECOND_MS
-from agentjobs.organizations.key_rotation import SealedValue, SealedValues
 from agentjobs.organizations.sealing import Sealed
 from agentjobs.repos.sync_requests import request_sync
 from agentjobs.store.database import Database, Row, Transaction
@@ -229,37 +228,3 @@ def _hook_from(row: Row) -> HookRow:
     fields = dict(row)
     flags = {name: bool(fields[name]) for name in ("is_failing", "is_removing")}
     return HookRow(**(fields | flags))
-
-
-async def _find_sealed(db: Database, key_id: str, limit: int, offset: int) -> list[SealedValue]:
-    rows = await db.fetch_all(
-        "SELECT h.repo_id, h.sealed, r.organization_id FROM repo_hooks h"
-        " JOIN repos r ON r.id = h.repo_id WHERE h.key_id <> :key_id AND h.key_id <> ''"
-        " ORDER BY h.repo_id LIMIT :limit OFFSET :offset",
-        key_id=key_id,
-        limit=limit,
-        offset=offset,
-    )
-    return [
-        SealedValue(
-            f"The webhook secret of {row['repo_id']}",
-            bytes(row["sealed"]),
-            seal_context(row["organization_id"], row["repo_id"]),
-            (row["repo_id"],),
-        )
-        for row in rows
-    ]
-
-
-async def _replace_sealed(tx: Transaction, value: SealedValue, sealed: Sealed) -> None:
-    await tx.execute(
-        "UPDATE repo_hooks SET sealed = :sealed, key_id = :key_id"
-        " WHERE repo_id = :repo_id AND sealed = :before",
-        repo_id=value.row[0],
-        sealed=sealed.data,
-        key_id=sealed.key_id,
-        before=value.sealed,
-    )
-
-
-SEALED_HOOK_SECRETS = SealedValues("platform webhooks", _find_sealed, _replace_sealed)

@@ -11,7 +11,6 @@ from agentjobs.clock import now_ms
 from agentjobs.connections.validate import validate_credential
 from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
-from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.problems import Problem
@@ -187,6 +186,3 @@ def _name_taken(tracker: ConfiguredTracker) -> Problem:
 
 def seal_context(organization_id: str, tracker_id: str) -> tuple[str, ...]:
     return ("tracker", organization_id, tracker_id)
-
-
-SEALED_TOKENS = sealed_column("trackers", "trackers", seal_context, "The token of the tracker {id}")

@@ -1,11 +1,7 @@
-"""Rotates webhook secrets without downtime: a pending secret signs beside the old one first.
-
-Also finds and replaces sealed secrets when the encryption key is rotated.
-"""
+"""Rotates webhook secrets without downtime: a pending secret signs beside the old one first."""
 
 from agentjobs.clock import HOUR_MS, now_ms
 from agentjobs.organizations import audit
-from agentjobs.organizations.key_rotation import sealed_column
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.problems import Problem
@@ -16,7 +12,6 @@ from agentjobs.webhooks.signing import (
     new_secret,
     seal_secret,
     sealed_secrets,
-    sealing_context,
 )
 
 MAX_OVERLAP_HOURS = 168
@@ -56,15 +51,6 @@ async def check_endpoint_secrets(db: Database, keys: SealingKeys) -> int:
     for row in rows:
         opener.open(row["organization_id"], row["id"], sealed_secrets(row), now_ms())
     return len(rows)
-
-
-# The pending ones first: a pending secret may become the main one meanwhile.
-SEALED_ENDPOINT_SECRETS = tuple(
-    sealed_column(
-        "webhooks", "webhook_endpoints", sealing_context, "The secret of {id}", prefix=prefix
-    )
-    for prefix in ("pending_", "")
-)
 
 
 def _no_pending_secret(endpoint: Endpoint) -> Problem:

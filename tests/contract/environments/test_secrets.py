@@ -6,10 +6,10 @@ import pytest
 
 from agentjobs.environments.brokered_host import BrokeredHost
 from agentjobs.environments.images.model import RegistryCredential
-from agentjobs.environments.sealed_values import check_environment_secrets
 from agentjobs.environments.secret_definition import SecretDefinition, SecretInput, parse_secret
 from agentjobs.environments.secrets import (
     EnvironmentSecret,
+    check_environment_secrets,
     list_environment_secrets,
     open_proxy_secrets,
     open_registry_credentials,

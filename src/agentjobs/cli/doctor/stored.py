@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 async def check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
-    from agentjobs.environments.sealed_values import check_environment_secrets
+    from agentjobs.environments.secrets import check_environment_secrets
     from agentjobs.organizations.key_rotation import is_unfinished
     from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
     from agentjobs.organizations.secrets import check_secrets

@@ -32,7 +32,7 @@ def rotate_key(
     """
 
     async def work(admin: Admin) -> "RotationResult":
-        from agentjobs.app.sealed_values import SEALED_VALUES
+        from agentjobs.app.sealed_columns import SEALED_COLUMNS
         from agentjobs.organizations import key_rotation
 
         if prepare:
@@ -40,7 +40,7 @@ def rotate_key(
         return await key_rotation.rotate_key(
             admin.db,
             admin.settings,
-            SEALED_VALUES,
+            SEALED_COLUMNS,
             lambda kind, number: print_note(f"{kind}: {number} encrypted with the new key"),
         )
 
