@@ -8,9 +8,7 @@ from markupsafe import Markup
 
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
 from agentjobs.web.dashboard.diff_pages import DiffPage
-from agentjobs.web.dashboard.text.diff_cache import RenderedDiffCache
 from agentjobs.web.dashboard.text.diff_view import (
-    CommitRange,
     DiffView,
     render_diff_view,
     render_file_view,
@@ -18,8 +16,6 @@ from agentjobs.web.dashboard.text.diff_view import (
 from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs.web.dashboard.text_filters import FILTERS
 from agentjobs.web.pages import template_environment
-
-ENDS = CommitRange("rep_1", "a" * 40, "b" * 40)
 
 
 def file_of(path: str, *lines: DiffLine, complete: bool = True, counted: bool = True) -> FileDiff:
@@ -156,32 +152,3 @@ def test_uncounted_files_and_empty_diffs_are_labelled(
     assert "2 of 9 files" in render_html(
         render_diff_view(Diff((file_of("a"), file_of("b")), 9, False, 9, 9))
     )
-
-
-def test_a_rendered_diff_is_cached_for_its_commits_only() -> None:
-    cache = RenderedDiffCache()
-    first = render_diff_view(diff_of(file_of("a.py", *added_lines("x = 1"))), ENDS, cache)
-    repeated = render_diff_view(diff_of(file_of("a.py", *added_lines("x = 1"))), ENDS, cache)
-    assert repeated.files[0].lines[1].html is first.files[0].lines[1].html
-    other_range = CommitRange("rep_2", ENDS.base, ENDS.head)
-    other = render_diff_view(diff_of(file_of("a.py", *added_lines("y = 2"))), other_range, cache)
-    assert other.files[0].lines[1].html.startswith("y")
-    more = render_diff_view(diff_of(file_of("a.py", *added_lines("x = 1", "z = 3"))), ENDS, cache)
-    assert more.files[0].lines[2].html.startswith("z")
-
-
-def test_the_cache_of_rendered_diffs_is_bounded() -> None:
-    cache = RenderedDiffCache(max_bytes=4_000)
-    rendered: list[str] = []
-
-    def ask(name: str, size: int = 500) -> None:
-        cache.get((name,), lambda: (rendered.append(name), (Markup("x" * size),))[1])
-
-    for name in "abcdefghag":
-        ask(name)
-    assert "".join(rendered) == "abcdefgha"
-    ask("h", 5_000)
-    ask("!", 5_000)
-    ask("!", 5_000)
-    assert "".join(rendered) == "abcdefgha!!"
-    assert cache._diffs.weight <= 4_000

@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from agentjobs.git.process import GitError
 from agentjobs.local_git.diffs import diff_between, file_diff_between
-from agentjobs.local_git.patch import Diff
 from agentjobs.local_git.repositories import present_path
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.cookies import CHOICE_SECONDS, DIFF_VIEW, read_cookie, set_cookie
@@ -94,11 +93,8 @@ def diff_page(
 
 async def load_diff(request: PageRequest, commits: CommitRange) -> DiffView:
     git_dir = git_dir_of(request, commits.repo_id)
-    return await render_diff(await diff_between(git_dir, commits.base, commits.head), commits)
-
-
-async def render_diff(diff: Diff, commits: CommitRange) -> DiffView:
-    return await asyncio.to_thread(render_diff_view, diff, commits)
+    diff = await diff_between(git_dir, commits.base, commits.head)
+    return await asyncio.to_thread(render_diff_view, diff)
 
 
 async def show_file(
@@ -156,4 +152,4 @@ async def _file(request: PageRequest, commits: CommitRange, path: str) -> FileVi
         file = None
     if file is None:
         raise Problem("not_found", "The file was not changed. Reload the page with the changes.")
-    return await asyncio.to_thread(render_file_view, file, 1, commits)
+    return await asyncio.to_thread(render_file_view, file, 1)

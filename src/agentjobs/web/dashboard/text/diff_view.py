@@ -12,7 +12,6 @@ import msgspec
 from markupsafe import Markup
 
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
-from agentjobs.web.dashboard.text.diff_cache import Lines, RenderedDiffCache, shared_cache
 from agentjobs.web.dashboard.text.diff_rows import (
     NO_INSERTS,
     LineView,
@@ -78,18 +77,16 @@ class DiffView(msgspec.Struct, frozen=True):
 
 
 class CommitRange(msgspec.Struct, frozen=True):
-    """The commits of a diff; part of its cache key."""
+    """The commits of a diff."""
 
     repo_id: str
     base: str
     head: str
 
 
-def render_diff_view(
-    diff: Diff, commits: CommitRange | None = None, cache: RenderedDiffCache | None = None
-) -> DiffView:
+def render_diff_view(diff: Diff) -> DiffView:
     """Slow for large diffs: call it in a thread."""
-    renderer = _DiffRenderer(commits, cache or shared_cache(), "page")
+    renderer = _DiffRenderer()
     files = []
     page_lines = 0
     for index, file in enumerate(diff.files, 1):
@@ -110,23 +107,15 @@ def render_diff_view(
     )
 
 
-def render_file_view(
-    file: FileDiff,
-    index: int,
-    commits: CommitRange | None = None,
-    cache: RenderedDiffCache | None = None,
-) -> FileView:
+def render_file_view(file: FileDiff, index: int) -> FileView:
     """All lines of one file."""
-    return _DiffRenderer(commits, cache or shared_cache(), "alone").file(file, index, lazy=False)
+    return _DiffRenderer().file(file, index, lazy=False)
 
 
 class _DiffRenderer:
     """Highlights until its limits on lines and CPU time are reached; the rest stays plain."""
 
-    def __init__(self, commits: CommitRange | None, cache: RenderedDiffCache, variant: str) -> None:
-        self._commits = commits
-        self._cache = cache
-        self._variant = variant
+    def __init__(self) -> None:
         self._lines_left = MAX_HIGHLIGHTED_PAGE_LINES
         self._deadline = time.thread_time() + _HIGHLIGHT_SECONDS
 
@@ -146,21 +135,13 @@ class _DiffRenderer:
             is_wide=any(len(line.text) > _NARROW_COLUMNS for line in shown),
             lines=tuple(
                 LineView(line.kind, html, line.old_number, line.new_number)
-                for line, html in zip(shown, self._html(file.path, shown), strict=True)
+                for line, html in zip(shown, self._render(file.path, shown), strict=True)
             ),
         )
 
-    def _html(self, path: str, lines: tuple[DiffLine, ...]) -> Lines:
+    def _render(self, path: str, lines: tuple[DiffLine, ...]) -> list[Markup]:
         if not lines:
-            return ()
-        if self._commits is None:
-            return self._render(path, lines)
-        commits = self._commits
-        # The number of lines differs if reading the file was cut short by a time limit.
-        key = (commits.repo_id, commits.base, commits.head, path, self._variant, str(len(lines)))
-        return self._cache.get(key, lambda: self._render(path, lines))
-
-    def _render(self, path: str, lines: tuple[DiffLine, ...]) -> Lines:
+            return []
         texts = [visible(line.text) for line in lines]
         html = [escape(text, quote=False) for text in texts]
         language = language_of_file(path) if self._may_highlight(lines) else None
@@ -168,7 +149,7 @@ class _DiffRenderer:
             self._lines_left -= len(lines)
             for first, last in _hunks(lines):
                 self._highlight_hunk(lines[first:last], texts, html, first, language)
-        return tuple(map(Markup, html))
+        return list(map(Markup, html))
 
     def _may_highlight(self, lines: tuple[DiffLine, ...]) -> bool:
         max_lines = min(MAX_HIGHLIGHTED_FILE_LINES, self._lines_left)
