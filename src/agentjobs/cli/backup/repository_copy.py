@@ -3,22 +3,20 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
 from agentjobs.git.process import git
 from agentjobs.store.database import StoreError
 
+# With constant pushes the packs may never stay the same; fsck then decides.
 _MAX_ROUNDS = 20
 _CHECK_SECONDS = 3600.0
 _REFS = ("refs", "packed-refs")
-_UNFINISHED = "*.lock"
-# Incoming objects, and caches that git replaces in place and that may name packs since removed.
-_SKIPPED_OBJECTS = ("tmp_*", "incoming-*", "multi-pack-index*", "commit-graph*")
-_SKIPPED_ENTRIES = ("gc.pid", *_REFS, "objects")
-
-Snapshot = dict[str, tuple[int, int, int]]
+_SEPARATE = (*_REFS, "objects", "gc.pid")
+# Unfinished files, and caches that git replaces in place and that may name packs since removed.
+_SKIPPED = ("*.lock",)
+_SKIPPED_OBJECTS = (*_SKIPPED, "tmp_*", "incoming-*", "multi-pack-index*", "commit-graph*")
 
 
 async def copy_repository(source: Path, target: Path) -> None:
@@ -40,90 +38,50 @@ async def copy_repository(source: Path, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    target.mkdir(mode=0o700)
-    for entry in sorted(source.iterdir()):
-        if entry.name not in _SKIPPED_ENTRIES:
-            _copy_entry(entry, target / entry.name)
-    before = _snapshot(source)
-    # With constant pushes two listings may never be equal; fsck then decides.
+    """Again if git made other packs meanwhile, which replace files that were not copied yet."""
     for _ in range(_MAX_ROUNDS):
-        _copy_refs(source, target)
-        _copy_objects(source / "objects", target / "objects")
-        after = _snapshot(source)
-        if after == before:
+        packs = _pack_names(source)
+        _copy_once(source, target)
+        if _pack_names(source) == packs:
             return
-        before = after
 
 
-def _copy_refs(source: Path, target: Path) -> None:
-    """Refs before objects in each round, so that the objects of each ref are copied after it."""
+def _pack_names(repository: Path) -> set[str]:
+    return {path.name for path in (repository / "objects" / "pack").glob("*.pack")}
+
+
+def _copy_once(source: Path, target: Path) -> None:
+    """Refs before objects, so that the objects of each ref are copied after it. Loose refs and
+    objects before packed ones, so that what is packed in between is still found."""
+    target.mkdir(mode=0o700, exist_ok=True)
     shutil.rmtree(target / "refs", ignore_errors=True)
     (target / "packed-refs").unlink(missing_ok=True)
-    # Loose before packed, so that a ref packed in between is still found.
-    for name in _REFS:
-        _copy_entry(source / name, target / name)
+    others = [entry.name for entry in source.iterdir() if entry.name not in _SEPARATE]
+    for name in (*_REFS, *others):
+        _copy_entry(source / name, target / name, _SKIPPED)
     (target / "refs").mkdir(exist_ok=True)
+    _copy_entry(source / "objects", target / "objects", _SKIPPED_OBJECTS, keep_existing=True)
 
 
-def _copy_entry(source: Path, target: Path) -> None:
-    if fnmatch(source.name, _UNFINISHED):
+def _copy_entry(
+    source: Path, target: Path, skipped: tuple[str, ...], *, keep_existing: bool = False
+) -> None:
+    """`keep_existing` is for objects and packs, which never change."""
+    if any(fnmatch(source.name, pattern) for pattern in skipped):
         return
     # Files may be packed, replaced or removed at any time.
     with contextlib.suppress(FileNotFoundError):
-        if not source.is_dir():
+        if source.is_dir():
+            target.mkdir(exist_ok=True)
+            for entry in _packs_last(source):
+                _copy_entry(entry, target / entry.name, skipped, keep_existing=keep_existing)
+        elif not (keep_existing and target.exists()):
             shutil.copyfile(source, target)
-            return
-        target.mkdir(exist_ok=True)
-        for entry in sorted(source.iterdir()):
-            _copy_entry(entry, target / entry.name)
 
 
-def _copy_objects(source: Path, target: Path) -> None:
-    """Only missing files: objects and packs never change."""
-    target.mkdir(exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        for entry in sorted(source.iterdir(), key=_packs_last):
-            if _is_skipped_object(entry.name):
-                continue
-            copy = target / entry.name
-            if entry.is_dir():
-                _copy_objects(entry, copy)
-            elif not copy.exists():
-                _copy_file(entry, copy)
-
-
-def _packs_last(entry: Path) -> tuple[bool, bool, str]:
-    """Loose objects before packs, as with refs; a pack before its index, which makes it visible."""
-    return entry.name == "pack", entry.suffix != ".pack", entry.name
-
-
-def _copy_file(source: Path, target: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copyfile(source, target)
-
-
-def _is_skipped_object(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in (_UNFINISHED, *_SKIPPED_OBJECTS))
-
-
-def _snapshot(source: Path) -> Snapshot:
-    """Identifies the versions of all packs and refs, which git replaces as whole files."""
-    snapshot: Snapshot = {}
-    for entry in (*_packs(source), *_refs(source)):
-        with contextlib.suppress(FileNotFoundError):
-            status = entry.stat()
-            snapshot[str(entry)] = (status.st_ino, status.st_size, status.st_mtime_ns)
-    return snapshot
-
-
-def _packs(source: Path) -> Iterator[Path]:
-    for entry in (source / "objects" / "pack").glob("*"):
-        if not _is_skipped_object(entry.name):
-            yield entry
-
-
-def _refs(source: Path) -> Iterator[Path]:
-    yield source / "packed-refs"
-    for entry in (source / "refs").rglob("*"):
-        if not fnmatch(entry.name, _UNFINISHED) and not entry.is_dir():
-            yield entry
+def _packs_last(directory: Path) -> list[Path]:
+    """A pack before its index, which makes it visible."""
+    return sorted(
+        directory.iterdir(),
+        key=lambda entry: (entry.name == "pack", entry.suffix != ".pack", entry.name),
+    )
