@@ -58,6 +58,7 @@ def test_random_bytes_never_raise(kind):
         ("pnpm-lock.yaml", b"a: " + b"[" * DEEP, "nested more than 64 deep"),
         ("pnpm-lock.yaml", b"? [a]\n: b", "a key that is a list"),
         ("pnpm-lock.yaml", b"[x]", "not a mapping"),
+        ("pnpm-lock.yaml", b"a: b\n" * (1 << 20), "larger than 4 MiB"),
         ("yarn.lock", b"hello world", "not a yarn.lock"),
         ("requirements.txt", b"a==b c", "line 1"),
         ("setup.cfg", b"a = 1", "no section headers"),

@@ -352,12 +352,6 @@ def test_a_single_pnpm_project_follows_pnpms_own_document(tail):
     assert _roots(facts) == {"": ["a 1.0.0"]}
 
 
-def test_a_line_of_tabs_in_a_pnpm_lock_is_blank():
-    facts = read("pnpm-lock.yaml", b"\t\n" + PNPM_ALONE.encode())
-    assert facts.warnings == ()
-    assert list(_graph(facts)) == ["a 1.0.0"]
-
-
 def test_pnpm_packages_from_urls_have_a_version_field():
     text = """\
 lockfileVersion: '9.0'

@@ -4,32 +4,31 @@ from typing import Any
 
 import yaml
 
-from agentjobs.inventory.manifests.text import MAX_DEPTH, UnreadableManifest, check_content
+from agentjobs.inventory.manifests.text import MAX_DEPTH, UnreadableManifest
 
-# Larger files take seconds.
-MAX_YAML_BYTES = 4 << 20
+# Larger than a lock file of 20,000 packages without its checksums; more takes seconds.
+MAX_CHARACTERS = 4 << 20
 
 
-def parse_yaml(content: bytes) -> Any:
+def parse_yaml(text: str) -> Any:
     """Mappings, lists and strings. Scalars never become numbers (1.10 is a version); anchors,
     aliases and tags, which can expand in memory, are rejected. Returns the last document.
 
     Uses the parser's events, because libyaml's composer recurses without a limit.
     """
-    check_content(content, MAX_YAML_BYTES)
+    if len(text) > MAX_CHARACTERS:
+        raise UnreadableManifest(f"larger than {MAX_CHARACTERS >> 20} MiB")
     try:
-        return _compose(content)
+        return _compose(text)
     except yaml.YAMLError as error:
         message = " ".join(str(error).split())
         raise UnreadableManifest(f"not valid YAML: {message[:200]}") from None
-    except UnicodeDecodeError as error:
-        raise UnreadableManifest(f"not valid UTF-8 at byte {error.start}") from None
 
 
-def _compose(content: bytes) -> Any:
+def _compose(text: str) -> Any:
     result: list[Any] = []
     stack: list[_Open] = [_Open(result)]
-    for event in yaml.parse(content, Loader=yaml.CSafeLoader):
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if getattr(event, "anchor", None) or getattr(event, "tag", None):
             raise UnreadableManifest("YAML anchors, aliases and tags are not supported")
         if isinstance(event, yaml.ScalarEvent):

@@ -14,7 +14,6 @@ from agentjobs.inventory.manifests.npm.ranges import (
     requirement,
     split_descriptor,
 )
-from agentjobs.inventory.manifests.npm.yaml_lines import read_block
 from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, decode
 from agentjobs.inventory.manifests.text_yaml import parse_yaml
 from agentjobs.inventory.model import ParsedManifest, Requirement, Root, Scope
@@ -33,9 +32,7 @@ _SECTIONS: tuple[tuple[str, Scope], ...] = (
 
 def read_pnpm_lock(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
-    document = read_block(_BULK.sub("", text))
-    if document is None:
-        document = parse_yaml(content)
+    document = parse_yaml(_BULK.sub("", text))
     if not isinstance(document, dict):
         raise UnreadableManifest("not a mapping")
     lock = Lock(Warnings(reasons))

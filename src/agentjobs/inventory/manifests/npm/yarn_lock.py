@@ -19,7 +19,6 @@ from agentjobs.inventory.manifests.npm.ranges import (
     requirement,
     split_descriptor,
 )
-from agentjobs.inventory.manifests.npm.yaml_lines import MAX_CHARACTERS, read_block
 from agentjobs.inventory.manifests.text import UnreadableManifest, Warnings, decode
 from agentjobs.inventory.manifests.text_yaml import parse_yaml
 from agentjobs.inventory.model import ParsedManifest, Root
@@ -33,6 +32,8 @@ _LINE_1 = re.compile(
     |\#[^\n]*|(?P<other>[^\n]+))\r?$""",
     re.MULTILINE | re.VERBOSE,
 )
+# Larger than any yarn.lock.
+MAX_CHARACTERS = 16 << 20
 _REQUIRED = frozenset({"dependencies", "optionalDependencies"})
 
 
@@ -55,7 +56,7 @@ def read_yarn_lock(content: bytes) -> ParsedManifest:
         raise UnreadableManifest(
             f"larger than {MAX_CHARACTERS >> 20} MiB: too large for a yarn.lock"
         )
-    parsed = _version_1(text, warnings) if is_first else _later(content, text)
+    parsed = _version_1(text, warnings) if is_first else _later(text)
     entries = list(islice(parsed, MAX_PACKAGES))
     if text.strip() and not entries and is_first and "# yarn lockfile v1" not in text[:500]:
         raise UnreadableManifest("not a yarn.lock: it has neither the header nor an entry")
@@ -149,10 +150,8 @@ def _new_entry(header: str) -> _Entry:
     return _Entry(descriptors, name, is_local=is_local(version_range))
 
 
-def _later(content: bytes, text: str) -> Iterator[_Entry]:
-    document = read_block(_BULK_2.sub("", text))
-    if document is None:
-        document = parse_yaml(content)
+def _later(text: str) -> Iterator[_Entry]:
+    document = parse_yaml(_BULK_2.sub("", text))
     for key, value in document.items() if isinstance(document, dict) else ():
         if key == "__metadata" or not isinstance(value, dict):
             continue
