@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -69,23 +69,13 @@ def dumped_tables(dump: Path) -> list[str]:
     return _TABLE.findall(_read_dump(dump, "--list"))
 
 
-def load_postgresql(
-    url: str,
-    dump: Path,
-    *,
-    before: Sequence[str],
-    after: Sequence[str],
-    on_progress: Callable[[int], None],
-) -> None:
-    """One transaction: `before`, the dump, `after`. `on_progress` gets the bytes that were sent."""
+def load_postgresql(url: str, dump: Path, *, before: Sequence[str], after: Sequence[str]) -> None:
+    """One transaction: `before`, the dump, `after`."""
     with _psql(url) as psql:
         # Without the last line, psql rolls back: the end of its input commits nothing.
         psql.write(_lines("BEGIN", *before))
-        sent = 0
         with closing(_script(dump)) as chunks:
-            for chunk in chunks:
-                psql.write(chunk)
-                on_progress(sent := sent + len(chunk))
+            psql.writelines(chunks)
         psql.write(_lines("RESET search_path", *after, "COMMIT"))
 
 

@@ -62,16 +62,12 @@ def restore(
     import asyncio
 
     from agentjobs.cli.backup import restore as restoring
-    from agentjobs.cli.backup.progress import Progress
     from agentjobs.cli.backup.restore_result import describe
     from agentjobs.cli.backup.restore_settings import settings_for
 
     directory = source.absolute()
     settings = settings_for(data_dir, directory)
-    with Progress() as progress:
-        restored = asyncio.run(
-            restoring.restore(
-                settings, directory, progress.show, force=force, without_key=without_key
-            )
-        )
+    restored = asyncio.run(
+        restoring.restore(settings, directory, force=force, without_key=without_key)
+    )
     print_answer(Answer(restored, [restored.path], describe(restored)), json=json)

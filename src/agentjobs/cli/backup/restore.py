@@ -4,7 +4,6 @@ there at the end. Nothing is deleted: with `force`, what was there is moved asid
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from agentjobs.cli.backup.target import (
     require_owner,
     require_space,
 )
+from agentjobs.cli.output import print_note
 from agentjobs.clock import iso_utc, now_ms
 from agentjobs.jobs.queue.restored_jobs import release_statement
 from agentjobs.organizations import audit
@@ -35,23 +35,14 @@ from agentjobs.store.restore import dumped_tables, load_postgresql, prepare_sqli
 from agentjobs.store.revisions import is_behind, is_older
 from agentjobs.webhooks.restored_deliveries import hold_statement
 
-_MIB = 1024**2
-
-OnProgress = Callable[[str], None]
-
 
 async def restore(
-    settings: Settings,
-    directory: Path,
-    on_progress: OnProgress,
-    *,
-    force: bool,
-    without_key: bool,
+    settings: Settings, directory: Path, *, force: bool, without_key: bool
 ) -> Restored:
     for place in (settings.data_path, settings.repositories_path):
         require_apart(place, directory)
         require_owner(place)
-    on_progress("Checking the backup")
+    print_note("Checking the backup")
     backup = await asyncio.to_thread(open_backup, directory)
     needs_migration = is_older(backup.revision)
     _require_engine(settings, backup)
@@ -70,27 +61,22 @@ async def restore(
     )
     settings.data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with exclusive_use(settings.data_path):
-        await _restore_files(backup, target, result, now, on_progress)
+        await _restore_files(backup, target, result, now)
     return result
 
 
-async def _restore_files(
-    backup: Backup, target: Target, result: Restored, now: int, on_progress: OnProgress
-) -> None:
+async def _restore_files(backup: Backup, target: Target, result: Restored, now: int) -> None:
     suffix = f"replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
     incoming = target.repositories / ".restoring"
     await asyncio.to_thread(shutil.rmtree, incoming, ignore_errors=True)
     target.repositories.mkdir(mode=0o700, parents=True, exist_ok=True)
     incoming.mkdir(mode=0o700)
     try:
-        result.repositories = await _copy_repositories(backup, incoming, on_progress)
-        on_progress("Restoring the database")
-        if backup.engine == "sqlite":
-            await asyncio.to_thread(
-                _restore_sqlite, backup, target, result, _statements(now), suffix
-            )
-        else:
-            await _restore_postgresql(backup, target, result, _statements(now), suffix, on_progress)
+        print_note("Restoring the repositories")
+        result.repositories = await _copy_repositories(backup, incoming)
+        print_note("Restoring the database")
+        restore_database = _restore_sqlite if backup.engine == "sqlite" else _restore_postgresql
+        await asyncio.to_thread(restore_database, backup, target, result, _statements(now), suffix)
         _move_repositories(incoming, target.repositories, result, suffix)
         restore_settings_file(backup.directory, target.settings, result)
         await _describe_rows(target.settings, result, now)
@@ -136,11 +122,10 @@ def _require_space(settings: Settings, backup: Backup) -> None:
     require_space(settings.repositories_path, repository_bytes + database_bytes * is_local)
 
 
-async def _copy_repositories(backup: Backup, incoming: Path, on_progress: OnProgress) -> int:
+async def _copy_repositories(backup: Backup, incoming: Path) -> int:
     source = backup.directory / REPOSITORIES
     repositories = [path for path in repositories_in(source) if path.is_dir()]
-    for number, repository in enumerate(repositories, 1):
-        on_progress(f"Restoring repository {number} of {len(repositories)}")
+    for repository in repositories:
         await copy_repository(repository, incoming / repository.name)
     for marker in (path for path in repositories_in(source) if path.is_file()):
         shutil.copyfile(marker, incoming / marker.name)
@@ -168,24 +153,17 @@ def _restore_sqlite(
         prepared.unlink(missing_ok=True)
 
 
-async def _restore_postgresql(
-    backup: Backup,
-    target: Target,
-    result: Restored,
-    statements: tuple[str, ...],
-    suffix: str,
-    on_progress: OnProgress,
+def _restore_postgresql(
+    backup: Backup, target: Target, result: Restored, statements: tuple[str, ...], suffix: str
 ) -> None:
     schema = f"agentjobs_{suffix.replace('-', '_').lower()}"
     before = [f'ALTER TABLE "{table}" SET SCHEMA {schema}' for table in target.tables]
     settings = target.settings
-    await asyncio.to_thread(
-        load_postgresql,
+    load_postgresql(
         settings.database_direct_url or settings.effective_database_url,
         backup.database,
         before=[f"CREATE SCHEMA {schema}", *before] if before else [],
         after=statements,
-        on_progress=lambda sent: on_progress(f"Restoring the database: {sent // _MIB} MiB"),
     )
     if before:
         result.replaced.append(f"schema {schema}")
