@@ -3,7 +3,7 @@
 This module knows no table: `cli/orgs/tables.py` lists them.
 """
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -36,20 +36,11 @@ class TenantTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TenantTables:
-    """All tables with rows of organizations; those that reference another one come first."""
+    """All tables with rows of organizations, in the order in which `delete` empties them."""
 
-    def __init__(self, tables: Iterable[TenantTable]) -> None:
-        tables = list(tables)
+    def __init__(self, tables: Sequence[TenantTable]) -> None:
+        self.all = tables
         self._by_name = {table.name: table for table in tables}
-        # The sort is stable: tables of one depth keep their order, in which a row comes before
-        # the row that it references.
-        self.all = sorted(tables, key=self._depth, reverse=True)
-
-    def _depth(self, table: TenantTable) -> int:
-        if table.name == ROOT:
-            return 0
-        own = 2 if table.where else 1
-        return own + (0 if table.parent == ROOT else self._depth(self._by_name[table.parent]))
 
     async def read(
         self, db: Database, table: TenantTable, organization_id: str

@@ -1,6 +1,7 @@
 """Every table with rows of organizations, for `orgs export` and `orgs delete`.
 
-A row comes before the row that it references. A table that is in neither list fails a test.
+In the order of deletion: a row comes before the row that it references, or is found through. A
+table that is in neither list fails a test.
 """
 
 from functools import partial
@@ -14,6 +15,7 @@ _IN_ORGANIZATION = "organization_id IN (SELECT value FROM each(:parents))"
 _IS_MEMBER = f"IN (SELECT user_id FROM memberships WHERE {_IN_ORGANIZATION})"
 
 _TENANT_TABLES = (
+    # Rows of connections, jobs, repositories, deliveries and members.
     TenantTable(name="forge_hints", parent="forge_connections", column="connection_id"),
     # Pages of few rows where a row is large: a chunk of a log is up to 64 KiB, kept work 32 MiB,
     # an artifact 10 MiB, the log of a build 256 KiB, a graph many megabytes.
@@ -33,13 +35,9 @@ _TENANT_TABLES = (
         f" OR key IN (SELECT waits_for FROM jobs WHERE {_IN_ORGANIZATION}))",
     ),
     _repo_table(name="environment_holds", key=("key",)),
-    TenantTable(name="idempotency_keys", key=("organization_id", "key")),
     _repo_table(name="auto_triggers", key=_FIX_KEY),
     _repo_table(name="proposed_fixes", key=_FIX_KEY),
-    TenantTable(name="jobs", unexported=("credential_hash",)),
-    TenantTable(name="trackers", unexported=("sealed",)),
     _repo_table(name="finding_decisions", key=("repo_id", "ecosystem", "name", "advisory_id")),
-    TenantTable(name="findings"),
     _repo_table(name="dependencies", key=("repo_id", "position")),
     _repo_table(name="repo_graphs", key=("repo_id",), rows_per_page=1),
     _repo_table(name="finished_branches", key=("repo_id", "branch")),
@@ -47,8 +45,32 @@ _TENANT_TABLES = (
     _repo_table(name="pull_statuses", key=("repo_id", "number")),
     _repo_table(name="pull_views", key=("repo_id", "number", "user_id", "file_key")),
     _repo_table(name="pulls", key=("repo_id", "number")),
-    TenantTable(name="forge_connections", unexported=("sealed", "hook_sealed", "signing_sealed")),
     _repo_table(name="repo_hooks", key=("repo_id",), unexported=("sealed",)),
+    TenantTable(
+        name="delivery_attempts",
+        key=("delivery_id", "id"),
+        parent="deliveries",
+        column="delivery_id",
+    ),
+    _job_table(name="events", key=("job_id", "sequence")),
+    _job_table(name="job_spending", key=("job_id",)),
+    # Users may be members of other organizations: `removal` decides who is deleted.
+    TenantTable(
+        name="sign_in_links", key=("hash",), where=f"user_id {_IS_MEMBER}", unexported=("hash",)
+    ),
+    TenantTable(name="users", where=f"id {_IS_MEMBER}", unexported=("password_hash",)),
+    # A process that died may have left the lease of a repository; the others are roles.
+    TenantTable(
+        name="leases",
+        key=("name",),
+        where=f"name IN (SELECT 'repository:' || id FROM repos WHERE {_IN_ORGANIZATION})",
+    ),
+    # Rows of the organization itself.
+    TenantTable(name="idempotency_keys", key=("organization_id", "key")),
+    TenantTable(name="jobs", unexported=("credential_hash",)),
+    TenantTable(name="trackers", unexported=("sealed",)),
+    TenantTable(name="findings"),
+    TenantTable(name="forge_connections", unexported=("sealed", "hook_sealed", "signing_sealed")),
     TenantTable(name="repo_imports"),
     TenantTable(name="repos"),
     TenantTable(name="environment_builds", rows_per_page=20, unexported=("credential_hash",)),
@@ -58,23 +80,10 @@ _TENANT_TABLES = (
         unexported=("sealed",),
     ),
     TenantTable(name="repo_environments", key=("repo_id",)),
-    TenantTable(
-        name="delivery_attempts",
-        key=("delivery_id", "id"),
-        parent="deliveries",
-        column="delivery_id",
-    ),
-    _job_table(name="events", key=("job_id", "sequence")),
     TenantTable(name="event_positions", key=("organization_id",)),
     TenantTable(name="deliveries", rows_per_page=1_000),
     TenantTable(name="webhook_endpoints", unexported=("sealed", "pending_sealed")),
-    _job_table(name="job_spending", key=("job_id",)),
     TenantTable(name="daily_spending", key=("organization_id", "day")),
-    # Users may be members of other organizations: `removal` decides who is deleted.
-    TenantTable(
-        name="sign_in_links", key=("hash",), where=f"user_id {_IS_MEMBER}", unexported=("hash",)
-    ),
-    TenantTable(name="users", where=f"id {_IS_MEMBER}", unexported=("password_hash",)),
     TenantTable(name="sessions", key=("hash",), unexported=("hash",)),
     TenantTable(name="memberships", key=("organization_id", "user_id")),
     TenantTable(name="invitations", unexported=("hash",)),
@@ -82,12 +91,6 @@ _TENANT_TABLES = (
     TenantTable(name="secrets", key=("organization_id", "name"), unexported=("sealed",)),
     TenantTable(name="audit_log"),
     TenantTable(name=ROOT, column="id"),
-    # A process that died may have left the lease of a repository; the others are roles.
-    TenantTable(
-        name="leases",
-        key=("name",),
-        where=f"name IN (SELECT 'repository:' || id FROM repos WHERE {_IN_ORGANIZATION})",
-    ),
 )
 SHARED_TABLES = (
     # Known vulnerabilities are the same for everyone.
