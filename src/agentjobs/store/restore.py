@@ -7,8 +7,8 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import IO
 
@@ -71,59 +71,50 @@ def dumped_tables(dump: Path) -> list[str]:
 
 def load_postgresql(url: str, dump: Path, *, before: Sequence[str], after: Sequence[str]) -> None:
     """One transaction: `before`, the dump, `after`."""
-    with _psql(url) as psql:
-        # Without the last line, psql rolls back: the end of its input commits nothing.
-        psql.write(_lines("BEGIN", *before))
-        with closing(_script(dump)) as chunks:
-            psql.writelines(chunks)
-        psql.write(_lines("RESET search_path", *after, "COMMIT"))
-
-
-@contextmanager
-def _psql(url: str) -> Iterator[IO[bytes]]:
-    arguments, environ = connection_arguments(url)
-    options = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [find_program("psql"), *options, *arguments],
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-        )
-        assert process.stdin is not None
+    is_rejected = False
+    with (
+        tempfile.TemporaryFile() as dump_errors,
+        tempfile.TemporaryFile() as errors,
+        _start_pg_restore(dump, dump_errors) as script,
+        _start_psql(url, errors) as psql,
+    ):
+        assert script.stdout is not None
+        assert psql.stdin is not None
         try:
-            yield process.stdin
+            psql.stdin.write(_lines("BEGIN", *before))
+            psql.stdin.write(script.stdout.read(_CHUNK).replace(_UNKNOWN_SETTING, b"", 1))
+            shutil.copyfileobj(script.stdout, psql.stdin, _CHUNK)
+            # Without the last line, psql rolls back: the end of its input commits nothing.
+            if script.wait() == 0:
+                psql.stdin.write(_lines("RESET search_path", *after, "COMMIT"))
+            psql.stdin.flush()
         except BrokenPipeError:
-            pass
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            # What is still buffered for a psql that has ended cannot be sent.
-            with suppress(BrokenPipeError):
-                process.stdin.close()
-            process.wait()
-        if process.returncode != 0:
+            is_rejected = True
+        script.stdout.close()
+        with suppress(BrokenPipeError):
+            psql.stdin.close()
+        if script.wait() != 0 and not is_rejected:
+            raise _damaged(dump, _first_error(dump_errors))
+        if psql.wait() != 0:
             raise StoreError(f"the database could not be restored: {_first_error(errors)}")
 
 
-def _script(dump: Path) -> Generator[bytes, None, None]:
-    """The dump as SQL."""
+def _start_pg_restore(dump: Path, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Its output is the dump as SQL."""
     command = [find_program("pg_restore"), "--no-owner", "--no-acl", "--file=-", str(dump)]
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
-        assert process.stdout is not None
-        try:
-            first = process.stdout.read(_CHUNK)
-            yield first.replace(_UNKNOWN_SETTING, b"", 1)
-            while chunk := process.stdout.read(_CHUNK):
-                yield chunk
-        finally:
-            process.stdout.close()
-            process.wait()
-        if process.returncode != 0:
-            raise _damaged(dump, _first_error(errors))
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
+
+
+def _start_psql(url: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    arguments, environ = connection_arguments(url)
+    options = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
+    return subprocess.Popen(
+        [find_program("psql"), *options, *arguments],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+    )
 
 
 def _read_dump(dump: Path, *options: str) -> str:
