@@ -71,6 +71,9 @@ SEALED_COLUMNS = (
         table="environment_secrets",
         key=("organization_id", "repo_id", "name"),
         context=row_context,
-        name="The secret {name} of {repo_id} in {organization_id}",
+        # A secret of a registry has no repository.
+        source="(SELECT s.*, COALESCE(NULLIF(s.repo_id, ''), s.organization_id) AS place"
+        " FROM environment_secrets s) AS placed",
+        name="The secret {name} of {place}",
     ),
 )

@@ -371,6 +371,25 @@ async def test_values_that_cannot_be_decrypted_are_named_and_keep_the_old_keys(
     assert values.key_ids() == [result.key_id]
 
 
+async def test_lost_secrets_of_environments_are_named_with_their_repository_or_organization(
+    values: Values, tmp_path: Path
+) -> None:
+    lost = SealingKeys([base64.b64encode(b"l" * 32).decode()], tmp_path / "other")
+    for definition in (
+        SecretDefinition(name="TOKEN", purpose="setup", repo_id=values.repo),
+        SecretDefinition(name="IMAGES", purpose="registry", host="registry.example.com"),
+    ):
+        await set_environment_secret(values.db, lost, values.organization, definition, "x")
+
+    result = await values.rotate()
+
+    names = sorted(failure.partition(":")[0] for failure in result.failures)
+    assert names == [
+        f"The secret IMAGES of {values.organization}",
+        f"The secret TOKEN of {values.repo}",
+    ]
+
+
 async def test_a_removed_endpoint_has_nothing_to_encrypt_again(values: Values) -> None:
     await remove_endpoint(values.db, "acme", values.endpoint)
 
