@@ -6,10 +6,12 @@ Holds the state of one sender in memory; knows neither the store nor the network
 import copy
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Self
 
 AttemptKind = Literal["first", "retry"]
+
+# An organization and one of its endpoints; claims scan them in this order.
+Position = tuple[str, str]
 
 SLOW_MS = 2_000
 
@@ -29,6 +31,12 @@ class Candidate(NamedTuple):
     organization_id: str
 
 
+class _Capacity(NamedTuple):
+    total: int
+    per_endpoint: int
+    per_organization: int
+
+
 class Slots:
     """Limits how many attempts run at once: in total, per endpoint and per organization.
 
@@ -36,8 +44,7 @@ class Slots:
     """
 
     def __init__(self, concurrency: int, endpoint_concurrency: int) -> None:
-        self._capacity = _capacities(concurrency, slow_divisor=2)
-        self._endpoint_capacity = _capacities(endpoint_concurrency, slow_divisor=4)
+        self._capacity = _capacities(concurrency, endpoint_concurrency)
         self._used: Counter[SlotPool] = Counter()
         self._used_by_endpoint: Counter[tuple[SlotPool, str]] = Counter()
         self._used_by_organization: Counter[tuple[SlotPool, str]] = Counter()
@@ -45,15 +52,26 @@ class Slots:
 
     def count_free(self, kind: AttemptKind) -> int:
         pools = (SlotPool(kind), SlotPool(kind, is_slow=True))
-        return sum(self._capacity[pool] - self._used[pool] for pool in pools)
+        return sum(self._capacity[pool].total - self._used[pool] for pool in pools)
 
     def saturated_organizations(self, kind: AttemptKind) -> set[str]:
         """Organizations at their limit; their slow endpoints wait too."""
         return {
             organization_id
             for (pool, organization_id), used in self._used_by_organization.items()
-            if pool == SlotPool(kind) and used >= self._organization_capacity(pool)
+            if pool == SlotPool(kind) and used >= self._capacity[pool].per_organization
         }
+
+    def saturated_endpoints(self, kind: AttemptKind) -> set[str]:
+        """Endpoints that cannot take another attempt now."""
+        saturated = {
+            endpoint_id
+            for (pool, endpoint_id), used in self._used_by_endpoint.items()
+            if pool.kind == kind and used >= self._capacity[pool].per_endpoint
+        }
+        slow = SlotPool(kind, is_slow=True)
+        is_slow_full = self._used[slow] >= self._capacity[slow].total
+        return saturated | self._slow_endpoints if is_slow_full else saturated
 
     def is_saturated(self, kind: AttemptKind) -> bool:
         """Whether some deliveries cannot be sent now."""
@@ -61,19 +79,7 @@ class Slots:
         return bool(is_full or self.saturated_organizations(kind) or self.saturated_endpoints(kind))
 
     def max_per_endpoint(self, kind: AttemptKind) -> int:
-        return self._endpoint_capacity[SlotPool(kind)]
-
-    def saturated_endpoints(self, kind: AttemptKind) -> set[str]:
-        """Endpoints that cannot take another attempt now."""
-        saturated = {
-            endpoint_id
-            for (pool, endpoint_id), used in self._used_by_endpoint.items()
-            if pool.kind == kind and used >= self._endpoint_capacity[pool]
-        }
-        slow = SlotPool(kind, is_slow=True)
-        if self._used[slow] < self._capacity[slow]:
-            return saturated
-        return saturated | self._slow_endpoints
+        return self._capacity[SlotPool(kind)].per_endpoint
 
     def select(
         self, kind: AttemptKind, candidates: Iterable[Candidate]
@@ -84,8 +90,8 @@ class Slots:
         not wait for slow ones.
         """
         selected: list[tuple[SlotPool, Candidate]] = []
-        in_progress = self._used_by_endpoint.copy()
-        ordered = sorted(candidates, key=lambda each: in_progress[SlotPool(kind), each.endpoint_id])
+        fast, used = SlotPool(kind), self._used_by_endpoint.copy()
+        ordered = sorted(candidates, key=lambda candidate: used[fast, candidate.endpoint_id])
         for candidate in _round_robin(ordered):
             pool = SlotPool(kind, candidate.endpoint_id in self._slow_endpoints)
             if self.has_free(pool, candidate.endpoint_id, candidate.organization_id):
@@ -102,11 +108,11 @@ class Slots:
         return other
 
     def has_free(self, pool: SlotPool, endpoint_id: str, organization_id: str) -> bool:
+        capacity = self._capacity[pool]
         return (
-            self._used[pool] < self._capacity[pool]
-            and self._used_by_endpoint[pool, endpoint_id] < self._endpoint_capacity[pool]
-            and self._used_by_organization[pool, organization_id]
-            < self._organization_capacity(pool)
+            self._used[pool] < capacity.total
+            and self._used_by_endpoint[pool, endpoint_id] < capacity.per_endpoint
+            and self._used_by_organization[pool, organization_id] < capacity.per_organization
         )
 
     def acquire(self, pool: SlotPool, endpoint_id: str, organization_id: str) -> None:
@@ -129,91 +135,31 @@ class Slots:
         else:
             self._slow_endpoints.discard(endpoint_id)
 
-    def _organization_capacity(self, pool: SlotPool) -> int:
-        # A quarter of the slots always remains for other organizations.
-        return self._capacity[pool] - self._capacity[pool] // 4
-
-
-@dataclass
-class OrganizationScan:
-    """The waiting endpoints and deliveries that one claim read for an organization.
-
-    `is_truncated`: more of its endpoints have waiting deliveries.
-    """
-
-    organization_id: str
-    # In scan order.
-    endpoints: dict[str, None] = field(default_factory=dict)
-    candidates: list[Candidate] = field(default_factory=list)
-    is_truncated: bool = False
-
 
 class ScanCursor:
-    """Where the next claim resumes, among organizations and among the endpoints of each.
+    """The endpoint behind which the next claim begins, so that endpoints take turns.
 
     One per kind of attempt. It exists for fairness alone: losing it loses no delivery.
     """
 
     def __init__(self) -> None:
-        self.after_organization = ""
-        # Whether the latest scan skipped anything that waits.
-        self.is_partial = False
-        self._after_endpoint: dict[str, str] = {}
+        self.after: Position = ("", "")
         self._endpoint_count = 1
-
-    @property
-    def endpoint_offsets(self) -> list[str]:
-        """ "<organization> <endpoint>": where an organization's endpoints resume."""
-        return [
-            f"{organization_id} {endpoint_id}"
-            for organization_id, endpoint_id in self._after_endpoint.items()
-        ]
 
     def share_per_endpoint(self, free_slots: int) -> int:
         """How many deliveries to read per endpoint, so that together they fill the slots."""
         return max(1, -(-free_slots // self._endpoint_count))
 
     def advance(
-        self,
-        scans: Sequence[OrganizationScan],
-        served: Iterable[str],
-        *,
-        is_truncated: bool,
-        skipped: Collection[str] = (),
+        self, scanned: Sequence[Position], served: Collection[str], *, is_truncated: bool
     ) -> None:
-        """Moves past what was scanned.
-
-        `is_truncated`: more organizations have waiting deliveries. `skipped` organizations were
-        not scanned and keep their offset.
-        """
-        after = scans[-1].organization_id if scans and is_truncated else ""
-        # A scan does not cover what precedes the offset it started at.
-        self.is_partial = bool(self.after_organization or after)
-        self.after_organization = after
-        self._endpoint_count = max(1, sum(len(scan.endpoints) for scan in scans))
-        scanned = {scan.organization_id for scan in scans}
-        for organization_id in self._after_endpoint.keys() - scanned - set(skipped):
-            # Nothing waits behind this offset any more; endpoints before it were not scanned.
-            del self._after_endpoint[organization_id]
-            self.is_partial = True
-        served_endpoints = set(served)
-        for scan in scans:
-            self._advance_within(scan, served_endpoints)
-
-    def _advance_within(self, scan: OrganizationScan, served: set[str]) -> None:
-        """Stops before the first endpoint without a free slot, else after the last one."""
-        start = self._after_endpoint.pop(scan.organization_id, "")
-        unserved = {candidate.endpoint_id for candidate in scan.candidates} - served
-        after = start
-        for endpoint_id in scan.endpoints:
-            if endpoint_id in unserved:
-                break
-            after = endpoint_id
-        else:
-            after = after if scan.is_truncated else ""
-            self.is_partial |= bool(start or after)
-        if after:
-            self._after_endpoint[scan.organization_id] = after
+        """Moves behind the last endpoint that got a slot; if none did, behind a truncated scan."""
+        self._endpoint_count = max(1, len(scanned))
+        passed = [position for position in scanned if position[1] in served]
+        if not passed and is_truncated:
+            passed = [scanned[-1]]
+        if passed:
+            self.after = passed[-1]
 
 
 def _round_robin(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -226,15 +172,23 @@ def _round_robin(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
             yield from queue[position : position + 1]
 
 
-def _capacities(total: int, *, slow_divisor: int) -> dict[SlotPool, int]:
+def _capacities(concurrency: int, per_endpoint: int) -> dict[SlotPool, _Capacity]:
     """Retries get half the slots of first attempts; slow endpoints get a fraction of either."""
-    by_kind: dict[AttemptKind, int] = {"first": total, "retry": max(1, total // 2)}
-    fast = {SlotPool(kind): slots for kind, slots in by_kind.items()}
-    slow = {
-        SlotPool(kind, is_slow=True): max(1, slots // slow_divisor)
-        for kind, slots in by_kind.items()
+    divisors: dict[AttemptKind, int] = {"first": 1, "retry": 2}
+    return {
+        SlotPool(kind, is_slow): _capacity(
+            concurrency // divisor // (2 if is_slow else 1),
+            per_endpoint // divisor // (4 if is_slow else 1),
+        )
+        for kind, divisor in divisors.items()
+        for is_slow in (False, True)
     }
-    return fast | slow
+
+
+def _capacity(total: int, per_endpoint: int) -> _Capacity:
+    # A quarter of the slots always remains for other organizations.
+    total = max(1, total)
+    return _Capacity(total, max(1, per_endpoint), total - total // 4)
 
 
 def _decrement(counts: Counter[tuple[SlotPool, str]], key: tuple[SlotPool, str]) -> None:

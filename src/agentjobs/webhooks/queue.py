@@ -16,7 +16,6 @@ from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.webhooks.concurrency import (
     AttemptKind,
     Candidate,
-    OrganizationScan,
     ScanCursor,
     SlotPool,
     Slots,
@@ -30,43 +29,43 @@ HEALTH_INTERVAL_MS = 60_000
 FAIL_BATCH = 200
 
 # Bounds what one claim reads, for the same reason.
-_MAX_ORGANIZATIONS = 8
-_MAX_ENDPOINTS = 32
+_MAX_ENDPOINTS = 128
 
-# A skip scan through the index of waiting deliveries, starting where the last claim ended, so that
-# a long queue does not slow down the others: organizations, the endpoints of each, and the first
-# few deliveries of each endpoint. SQLite has no LATERAL but accepts a correlated list.
+# A skip scan through the index of waiting deliveries: endpoint by endpoint, with the first few
+# deliveries of each, so that a long queue does not slow down the others. Lap 1 goes from the cursor
+# to the last endpoint, lap 2 from the first to the cursor. Other endpoints of a saturated
+# organization are skipped. SQLite has no LATERAL but accepts a correlated list.
 _CANDIDATES = """
-WITH RECURSIVE organizations(id, step) AS (
-  SELECT (SELECT d.organization_id FROM deliveries d
-    WHERE {waiting} AND d.organization_id > :after ORDER BY d.organization_id LIMIT 1), 1
+WITH RECURSIVE endpoints(lap, step, organization_id, id) AS (
+  SELECT p.lap, 1, (SELECT d.organization_id {next}), (SELECT d.endpoint_id {next})
+  FROM (SELECT 1 AS lap, CAST(:after_organization AS TEXT) AS organization_id,
+      CAST(:after_endpoint AS TEXT) AS id UNION ALL SELECT 2, '', '') p
   UNION ALL
-  SELECT (SELECT d.organization_id FROM deliveries d
-    WHERE {waiting} AND d.organization_id > o.id ORDER BY d.organization_id LIMIT 1), o.step + 1
-  FROM organizations o WHERE o.id IS NOT NULL AND o.step < {organizations}
+  SELECT p.lap, p.step + 1, (SELECT d.organization_id {next}), (SELECT d.endpoint_id {next})
+  FROM endpoints p WHERE p.id IS NOT NULL AND p.step < {max_endpoints} AND {is_in_lap}
 ),
-endpoints(organization_id, organization_step, id, step) AS (
-  SELECT o.id, o.step, (SELECT d.endpoint_id FROM deliveries d WHERE {waiting}
-    AND d.organization_id = o.id AND d.endpoint_id > COALESCE((SELECT substr(value,
-      length(o.id) + 2) FROM each(:offsets) WHERE substr(value, 1, length(o.id) + 1) = o.id || ' '
-    ), '') ORDER BY d.endpoint_id LIMIT 1), 1
-  FROM organizations o
-  WHERE o.id IS NOT NULL AND o.id NOT IN (SELECT value FROM each(:saturated_organizations))
-  UNION ALL
-  SELECT w.organization_id, w.organization_step, (SELECT d.endpoint_id FROM deliveries d
-    WHERE {waiting} AND d.organization_id = w.organization_id AND d.endpoint_id > w.id
-    ORDER BY d.endpoint_id LIMIT 1), w.step + 1
-  FROM endpoints w WHERE w.id IS NOT NULL AND w.step < {endpoints}
-)
-SELECT w.organization_step, w.organization_id, w.step, w.id AS endpoint_id, ready.id
-FROM (SELECT * FROM endpoints WHERE id IS NOT NULL
-  AND id NOT IN (SELECT value FROM each(:excluded_endpoints))) w
+scanned AS (SELECT * FROM endpoints p WHERE p.id IS NOT NULL AND {is_in_lap})
+SELECT w.lap, w.step, w.organization_id, w.id AS endpoint_id, ready.id
+FROM (SELECT * FROM scanned WHERE id NOT IN (SELECT value FROM each(:excluded_endpoints))
+  AND organization_id NOT IN (SELECT value FROM each(:saturated_organizations))) w
 /*postgresql CROSS JOIN LATERAL ({first_ready}) ready */
 /*sqlite CROSS JOIN json_each((SELECT json_group_array(few.id) FROM ({first_ready}) few)) each
   CROSS JOIN deliveries ready ON ready.id = each.value */
 UNION ALL
-SELECT organization_step, organization_id, step, id, NULL FROM endpoints WHERE id IS NOT NULL
+SELECT lap, step, organization_id, id, NULL FROM scanned
 """
+# The literals sort after every value of their column, in every collation. With all columns of the
+# index in the comparison, SQLite does not read the queue of the endpoint that it leaves.
+_NEXT = (
+    "FROM deliveries d WHERE {waiting} AND (d.organization_id, d.endpoint_id, {order}) >"
+    " (p.organization_id, CASE WHEN p.organization_id IN"
+    f" (SELECT value FROM each(:saturated_organizations)) THEN 'whk_{'z' * 26}' ELSE p.id END,"
+    " {max_order}) ORDER BY d.organization_id, d.endpoint_id LIMIT 1"
+)
+_IS_IN_LAP = (
+    "(p.lap = 1 OR (p.organization_id, p.id) <="
+    " (CAST(:after_organization AS TEXT), CAST(:after_endpoint AS TEXT)))"
+)
 # Excluded endpoints are left out above: none of their deliveries is read.
 _FIRST_READY = """
 SELECT d.id FROM deliveries d WHERE {waiting} AND d.organization_id = w.organization_id
@@ -85,16 +84,17 @@ class _ReadyQuery(NamedTuple):
     attempts: str
     condition: str
     order: str
+    max_order: str
 
 
 _READY: dict[AttemptKind, _ReadyQuery] = {
-    "first": _ReadyQuery("= 0", _IN_ORDER, "d.id"),
-    "retry": _ReadyQuery("> 0", "d.due_at <= :now", "d.due_at"),
+    "first": _ReadyQuery("= 0", _IN_ORDER, "d.id", f"'dlv_{'z' * 26}'"),
+    "retry": _ReadyQuery("> 0", "d.due_at <= :now", "d.due_at", str(2**63 - 1)),
 }
 
 
 @cache
-def _candidates_sql(kind: AttemptKind, organizations: int, limit: int) -> str:
+def _candidates_sql(kind: AttemptKind, limit: int) -> str:
     """Numbers are part of the text: as parameters they would make PostgreSQL plan every call."""
     ready = _READY[kind]
     waiting = _WAITING.format(attempts=ready.attempts)
@@ -102,10 +102,10 @@ def _candidates_sql(kind: AttemptKind, organizations: int, limit: int) -> str:
         waiting=waiting, condition=ready.condition, order=ready.order, limit=limit
     )
     return _CANDIDATES.format(
-        waiting=waiting,
+        next=_NEXT.format(waiting=waiting, order=ready.order, max_order=ready.max_order),
+        is_in_lap=_IS_IN_LAP,
         first_ready=first_ready,
-        organizations=organizations,
-        endpoints=_MAX_ENDPOINTS,
+        max_endpoints=_MAX_ENDPOINTS,
     )
 
 
@@ -187,33 +187,22 @@ async def waiting_kinds(db: Database) -> list[AttemptKind]:
 async def claim(
     tx: Transaction, kind: AttemptKind, slots: Slots, terms: LeaseTerms, cursor: ScanCursor
 ) -> ClaimBatch:
-    """As many deliveries as there are free slots, from a few organizations at most."""
+    """As many deliveries as there are free slots, from a limited number of endpoints."""
     free = slots.count_free(kind)
     if free <= 0:
         return ClaimBatch()
-    saturated_organizations = slots.saturated_organizations(kind)
     max_per_endpoint = slots.max_per_endpoint(kind)
     limit = _round_limit(cursor.share_per_endpoint(free), max_per_endpoint)
-    rows = await tx.fetch_all(
-        _candidates_sql(kind, _MAX_ORGANIZATIONS + len(saturated_organizations), limit),
-        after=cursor.after_organization,
-        offsets=cursor.endpoint_offsets,
-        now=terms.now,
-        saturated_organizations=saturated_organizations,
-        excluded_endpoints=slots.saturated_endpoints(kind) | terms.excluded_endpoints,
-    )
-    scans = _group_by_organization(rows)
-    candidates = [candidate for scan in scans for candidate in scan.candidates]
+    rows = await _scan(tx, kind, slots, terms, cursor, limit)
+    candidates = (_to_candidate(row) for row in rows if row["id"] is not None)
     selected = slots.copy().select(kind, candidates)
-    cursor.advance(
-        scans,
-        {candidate.endpoint_id for _, candidate in selected},
-        is_truncated=len(scans) >= _MAX_ORGANIZATIONS,
-        skipped=saturated_organizations,
-    )
+    is_truncated = any(row["step"] == _MAX_ENDPOINTS for row in rows)
+    scanned = dict.fromkeys((row["organization_id"], row["endpoint_id"]) for row in rows)
+    served = {candidate.endpoint_id for _, candidate in selected}
+    cursor.advance(list(scanned), served, is_truncated=is_truncated)
     leased = await _lease(tx, [candidate.id for _, candidate in selected], terms)
     is_limited = limit < max_per_endpoint and len(selected) < free
-    has_more = cursor.is_partial or is_limited or leased.count < len(selected)
+    has_more = is_truncated or is_limited or leased.count < len(selected)
     pool_of = {candidate.id: pool for pool, candidate in selected}
     return ClaimBatch([(pool_of[each.id], each) for each in leased.deliveries], has_more)
 
@@ -255,20 +244,29 @@ def _round_limit(share: int, limit: int) -> int:
     return next((few for few in (2, 4) if share <= few <= limit), limit)
 
 
-def _group_by_organization(rows: Sequence[Row]) -> list[OrganizationScan]:
-    scans: dict[str, OrganizationScan] = {}
-    for row in sorted(
-        rows, key=lambda row: (row["organization_step"], row["step"], row["id"] or "")
-    ):
-        organization_id = row["organization_id"]
-        scan = scans.get(organization_id)
-        if scan is None:
-            scan = scans[organization_id] = OrganizationScan(organization_id)
-        scan.endpoints[row["endpoint_id"]] = None
-        scan.is_truncated |= row["step"] == _MAX_ENDPOINTS
-        if row["id"] is not None:
-            scan.candidates.append(Candidate(row["id"], row["endpoint_id"], organization_id))
-    return list(scans.values())
+async def _scan(
+    tx: Transaction,
+    kind: AttemptKind,
+    slots: Slots,
+    terms: LeaseTerms,
+    cursor: ScanCursor,
+    limit: int,
+) -> list[Row]:
+    """Rows of waiting endpoints, and of at most `limit` ready deliveries of each."""
+    after_organization, after_endpoint = cursor.after
+    rows = await tx.fetch_all(
+        _candidates_sql(kind, limit),
+        after_organization=after_organization,
+        after_endpoint=after_endpoint,
+        now=terms.now,
+        saturated_organizations=slots.saturated_organizations(kind),
+        excluded_endpoints=slots.saturated_endpoints(kind) | terms.excluded_endpoints,
+    )
+    return sorted(rows, key=lambda row: (row["lap"], row["step"], row["id"] or ""))
+
+
+def _to_candidate(row: Row) -> Candidate:
+    return Candidate(row["id"], row["endpoint_id"], row["organization_id"])
 
 
 class _Leased(msgspec.Struct, frozen=True):

@@ -557,6 +557,24 @@ async def test_all_waiting_endpoints_are_found_however_many_there_are(
     assert len(set(endpoint_ids)) == 100
 
 
+async def test_a_scan_that_finds_too_many_endpoints_continues_with_the_others(
+    harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "_MAX_ENDPOINTS", 3)
+    queue._candidates_sql.cache_clear()
+    for organization in ("org_a", "org_b", "org_c"):
+        if organization != "org_a":
+            await harness.organization(organization)
+        for _ in range(3):
+            await harness.endpoint(organization)
+        await harness.event(organization, f"job_of_{organization}")
+
+    endpoint_ids = [each.endpoint_id for _ in range(4) for each in await harness.claim()]
+
+    queue._candidates_sql.cache_clear()
+    assert len(set(endpoint_ids)) == 9
+
+
 async def test_a_scan_that_resumed_behind_an_endpoint_wraps_around(
     harness: DeliveryHarness,
 ) -> None:

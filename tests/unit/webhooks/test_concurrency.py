@@ -2,7 +2,6 @@ from agentjobs.webhooks.concurrency import (
     SLOW_MS,
     AttemptKind,
     Candidate,
-    OrganizationScan,
     ScanCursor,
     SlotPool,
     Slots,
@@ -108,82 +107,41 @@ def test_an_endpoint_that_responds_quickly_again_is_no_longer_slow() -> None:
     assert slots.select("first", candidates("a", 1))[0][0] == SlotPool("first")
 
 
-def scan(organization: str, *endpoints: str, is_truncated: bool = False) -> OrganizationScan:
-    result = OrganizationScan(organization, is_truncated=is_truncated)
-    for endpoint in endpoints:
-        result.endpoints[endpoint] = None
-        result.candidates.append(Candidate(f"dlv_{endpoint}", endpoint, organization))
-    return result
+SCANNED = [("org_a", "a"), ("org_a", "b"), ("org_b", "c")]
 
 
-def test_the_next_scan_starts_over_when_all_endpoints_were_served() -> None:
+def test_the_next_scan_begins_behind_the_last_endpoint_that_was_served() -> None:
     cursor = ScanCursor()
 
-    cursor.advance([scan("org_a", "a", "b")], {"a", "b"}, is_truncated=False)
+    cursor.advance(SCANNED, {"a", "b"}, is_truncated=False)
+    assert cursor.after == ("org_a", "b")
 
-    assert (cursor.after_organization, cursor.endpoint_offsets, cursor.is_partial) == (
-        "",
-        [],
-        False,
-    )
+    cursor.advance([SCANNED[2], *SCANNED[:2]], {"c", "a"}, is_truncated=False)
+    assert cursor.after == ("org_a", "a")
 
 
-def test_the_next_scan_resumes_at_the_first_unserved_endpoint() -> None:
+def test_a_scan_without_free_slots_does_not_move_the_cursor() -> None:
+    cursor = ScanCursor()
+    cursor.advance(SCANNED, {"a"}, is_truncated=False)
+
+    cursor.advance(SCANNED, set(), is_truncated=False)
+
+    assert cursor.after == ("org_a", "a")
+
+
+def test_a_truncated_scan_in_which_nothing_was_ready_is_passed() -> None:
     cursor = ScanCursor()
 
-    cursor.advance([scan("org_a", "a", "b", "c")], {"a"}, is_truncated=False)
-    assert cursor.endpoint_offsets == ["org_a a"]
+    cursor.advance(SCANNED, set(), is_truncated=True)
 
-    cursor.advance([scan("org_a", "b", "c")], {"b"}, is_truncated=False)
-    assert cursor.endpoint_offsets == ["org_a b"]
-
-
-def test_after_the_last_endpoint_the_scan_wraps_around() -> None:
-    cursor = ScanCursor()
-    cursor.advance([scan("org_a", "a", "b")], {"a"}, is_truncated=False)
-
-    cursor.advance([scan("org_a", "b")], {"b"}, is_truncated=False)
-
-    assert cursor.endpoint_offsets == []
-    assert cursor.is_partial
-
-
-def test_a_truncated_scan_resumes_where_it_ended() -> None:
-    cursor = ScanCursor()
-
-    cursor.advance([scan("org_a", "a", "b", is_truncated=True)], {"a", "b"}, is_truncated=True)
-
-    assert (cursor.after_organization, cursor.endpoint_offsets, cursor.is_partial) == (
-        "org_a",
-        ["org_a b"],
-        True,
-    )
+    assert cursor.after == ("org_b", "c")
 
 
 def test_endpoints_share_the_free_slots() -> None:
     cursor = ScanCursor()
     assert cursor.share_per_endpoint(64) == 64
 
-    cursor.advance([scan("org_a", "a", "b"), scan("org_b", "c", "d")], set(), is_truncated=False)
+    cursor.advance([*SCANNED, ("org_b", "d")], set(), is_truncated=False)
 
     assert cursor.share_per_endpoint(64) == 16
     assert cursor.share_per_endpoint(1) == 1
-
-
-def test_an_offset_without_waiting_endpoints_behind_it_is_dropped() -> None:
-    cursor = ScanCursor()
-    cursor.advance([scan("org_a", "a", "b")], {"a"}, is_truncated=False)
-
-    cursor.advance([], set(), is_truncated=False)
-
-    assert cursor.endpoint_offsets == []
-    assert cursor.is_partial
-
-
-def test_a_skipped_organization_keeps_its_offset() -> None:
-    cursor = ScanCursor()
-    cursor.advance([scan("org_a", "a", "b")], {"a"}, is_truncated=False)
-
-    cursor.advance([], set(), is_truncated=False, skipped={"org_a"})
-
-    assert cursor.endpoint_offsets == ["org_a a"]
