@@ -16,6 +16,9 @@ from agentjobs.webhooks.signing import (
 
 MAX_OVERLAP_HOURS = 168
 
+# A time before all others: the pending secret signs alone. Maintenance removes the former one.
+_AT_ONCE = 0
+
 
 async def rotate_secret(
     db: Database, keys: SealingKeys, organization: str, endpoint: str, overlap_hours: int = 24
@@ -28,10 +31,7 @@ async def rotate_secret(
     secret = new_secret()
     sealed = seal_secret(keys, owner.id, current.id, secret)
     entry = audit_entry("webhook.secret_rotated", current, overlap_hours=overlap_hours)
-    if overlap_hours:
-        overlap_ms = overlap_hours * HOUR_MS
-        return await db.transact(_set_pending, current, sealed, overlap_ms, entry), secret
-    return await db.transact(_set_secret, current, sealed, entry), secret
+    return await db.transact(_set_pending, current, sealed, overlap_hours, entry), secret
 
 
 async def promote_secret(db: Database, organization: str, endpoint: str) -> Endpoint:
@@ -64,39 +64,21 @@ def _no_pending_secret(endpoint: Endpoint) -> Problem:
 async def _promote(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> Endpoint:
     """Another admin, or the clock, may have promoted it in the meantime."""
     pending = await tx.fetch_one(
-        "SELECT id FROM webhook_endpoints WHERE id = :id AND pending_sealed IS NOT NULL"
+        "SELECT id FROM webhook_endpoints WHERE id = :id AND promote_at > :at"
         " /*postgresql FOR UPDATE */",
         id=endpoint.id,
+        at=_AT_ONCE,
     )
     if pending is None:
         raise _no_pending_secret(endpoint)
-    return await update_row(
-        tx,
-        endpoint,
-        entry,
-        "sealed = pending_sealed, key_id = pending_key_id,"
-        " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
-    )
-
-
-async def _set_secret(
-    tx: Transaction, endpoint: Endpoint, sealed: Sealed, entry: audit.Entry
-) -> Endpoint:
-    return await update_row(
-        tx,
-        endpoint,
-        entry,
-        "sealed = :sealed, key_id = :key_id,"
-        " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
-        sealed=sealed.data,
-        key_id=sealed.key_id,
-    )
+    return await update_row(tx, endpoint, entry, "promote_at = :at", at=_AT_ONCE)
 
 
 async def _set_pending(
-    tx: Transaction, endpoint: Endpoint, sealed: Sealed, overlap_ms: int, entry: audit.Entry
+    tx: Transaction, endpoint: Endpoint, sealed: Sealed, overlap_hours: int, entry: audit.Entry
 ) -> Endpoint:
     """Keeps the main secret, or the former pending one if its time has come."""
+    promote_at = await tx.clock_ms() + overlap_hours * HOUR_MS if overlap_hours else _AT_ONCE
     return await update_row(
         tx,
         endpoint,
@@ -106,5 +88,5 @@ async def _set_pending(
         " pending_sealed = :sealed, pending_key_id = :key_id, promote_at = :promote_at",
         sealed=sealed.data,
         key_id=sealed.key_id,
-        promote_at=await tx.clock_ms() + overlap_ms,
+        promote_at=promote_at,
     )

@@ -35,6 +35,7 @@ from agentjobs.webhooks.endpoints import (
     remove_endpoint,
 )
 from agentjobs.webhooks.events import EVENTS
+from agentjobs.webhooks.maintenance import run_maintenance
 from agentjobs.webhooks.model import DisabledReason, SealedSecrets, Secrets
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
@@ -211,8 +212,10 @@ async def test_an_overlap_of_zero_replaces_the_secret_at_once(harness):
     rotated, new = await rotate_secret(harness.db, harness.keys, "acme", URL, 0)
     assert not rotated.has_pending_secret
     assert await harness.secrets(endpoint.id, now_ms()) == Secrets(new)
+    await run_maintenance(harness.db)
     row = await harness.row(endpoint.id)
     assert (row["pending_sealed"], row["pending_key_id"], row["promote_at"]) == (None, None, None)
+    assert await harness.secrets(endpoint.id, now_ms()) == Secrets(new)
 
 
 async def test_an_overlap_is_at_most_a_week(harness):
