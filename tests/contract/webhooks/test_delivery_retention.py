@@ -1,10 +1,8 @@
 """Retention of deliveries, their attempts and events, on both stores."""
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import new_id
@@ -13,11 +11,9 @@ from agentjobs.jobs.queue.retention import prune
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING, TEST_SEQUENCE
 from agentjobs.webhooks.redelivery import redeliver
-from agentjobs.webhooks.retention import SizedDelivery, prune_deliveries, split_batches
+from agentjobs.webhooks.retention import prune_deliveries
 from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 from tests.support.jobs import JobHarness
-
-KIB = 1024
 
 
 def in_days(days: int) -> int:
@@ -121,40 +117,9 @@ async def test_many_deliveries_are_deleted_in_batches(
     delivery_harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentjobs.webhooks.retention._PAGE_ROWS", 3)
-    monkeypatch.setattr("agentjobs.webhooks.retention._MAX_BATCH_ROWS", 2)
+    monkeypatch.setattr("agentjobs.webhooks.retention._BATCH_ROWS", 2)
     await deliver_events(delivery_harness, 8)
     assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 8
-
-
-async def test_headers_count_toward_the_batch_size(
-    delivery_harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes: list[int] = []
-
-    def watched(delivery_harness: Iterable[SizedDelivery]) -> Iterator[list[str]]:
-        for batch in split_batches(delivery_harness):
-            sizes.append(len(batch))
-            yield batch
-
-    monkeypatch.setattr("agentjobs.webhooks.retention.split_batches", watched)
-    for _ in range(5):
-        await delivery_harness.event("org_a", new_id("job"))
-    claimed = await delivery_harness.claim()
-    received = attempt(200, headers=[("X-Large", "x" * 200 * KIB)])
-    large = replace(received, request_headers=(("X-Large", "y" * 200 * KIB),))
-    await delivery_harness.record(*((delivery, large) for delivery in claimed))
-    assert await prune_deliveries(delivery_harness.db, 30, in_days(31)) == 5
-    assert sizes == [2, 2, 1]
-
-
-def test_batches_are_limited_by_size_and_number() -> None:
-    small = [SizedDelivery(str(number), 1) for number in range(450)]
-    assert [len(batch) for batch in split_batches(small)] == [200, 200, 50]
-    large = [SizedDelivery(str(number), 400 * KIB) for number in range(5)]
-    assert [len(batch) for batch in split_batches(large)] == [2, 2, 1]
-    huge = [SizedDelivery("a", 1), SizedDelivery("b", 9_000 * KIB), SizedDelivery("c", 1)]
-    assert list(split_batches(huge)) == [["a"], ["b"], ["c"]]
-    assert list(split_batches([])) == []
 
 
 async def finished_job(harness: JobHarness, sends: DeliveryHarness) -> str:
