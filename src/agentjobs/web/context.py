@@ -25,7 +25,6 @@ from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.client_addresses import ClientAddresses
 from agentjobs.web.git.slots import GitSlots
 from agentjobs.web.metrics.registry import Metrics, ServiceMetrics
-from agentjobs.webhooks.statistics import EndpointStatistics
 
 if TYPE_CHECKING:
     from agentjobs.web.openid import OpenId
@@ -56,7 +55,6 @@ class WebContext:
     openid: "OpenId | None" = field(init=False)
     imports: Imports = field(init=False)
     statistics: Statistics = field(init=False)
-    endpoint_statistics: EndpointStatistics = field(init=False)
     git_slots: GitSlots = field(init=False)
     open_requests: OpenRequests = field(init=False)
     rate_limiter: RateLimiter = field(init=False)
@@ -75,7 +73,6 @@ class WebContext:
         self.openid = _openid(self.settings, self.keys)
 
         self.statistics = Statistics(self.db)
-        self.endpoint_statistics = EndpointStatistics(self.db)
         self.free_space = FreeSpace(self.settings.data_path, self.settings.disk_floor_mib)
         self.client_addresses = ClientAddresses(self.settings.trusted_proxies)
         self.open_requests = OpenRequests(self.settings.streams_per_key)

@@ -6,7 +6,7 @@ from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.health import Retries, load_retries
-from agentjobs.webhooks.statistics import SAMPLES_PER_HOUR, EndpointStatistics
+from agentjobs.webhooks.statistics import SAMPLES_PER_HOUR, load_record
 from tests.support.deliveries import DeliveryHarness, attempt
 
 
@@ -80,25 +80,18 @@ async def test_deliveries_of_an_endpoint_are_summed_by_hour_and_by_day(
     await add(2, "pending", 15_000)
     await add(3 * DAY_MS, "delivered", 7_000)
     await add(0, "failed", 9_000, to=other)
-    statistics = EndpointStatistics(harness.db)
-    day = await statistics.record(endpoint_id, "24h", now=now)
+    day = await load_record(harness.db, endpoint_id, "24h", now=now)
     assert len(day.buckets) == 24
     assert [(each.delivered, each.failed) for each in day.buckets[-2:]] == [(0, 0), (10, 1)]
     assert (day.total.median_ms, day.total.p95_ms) == (50, 100)
     assert day.total.success_rate == 10 / 11
-    month = await statistics.record(endpoint_id, "30d", now=now)
+    month = await load_record(harness.db, endpoint_id, "30d", now=now)
     assert [(each.delivered, each.p95_ms) for each in month.buckets if each.delivered] == [
         (1, 7_000),
         (10, 100),
     ]
-    # The past is cached, the present is not.
-    await add(3 * DAY_MS, "delivered", 7_000)
-    await add(0, "delivered", 7_000)
-    again = await statistics.record(endpoint_id, "30d", now=now)
-    assert [each.delivered for each in again.buckets if each.delivered] == [1, 11]
-    fresh = EndpointStatistics(harness.db)
-    after = await fresh.record(endpoint_id, "30d", created_at=now, now=now)
-    assert [each.delivered for each in after.buckets if each.delivered] == [11]
+    since = await load_record(harness.db, endpoint_id, "30d", created_at=now, now=now)
+    assert [each.delivered for each in since.buckets if each.delivered] == [10]
 
 
 async def test_durations_are_those_of_some_deliveries_of_each_hour(
@@ -109,5 +102,5 @@ async def test_durations_are_those_of_some_deliveries_of_each_hour(
     for _ in range(SAMPLES_PER_HOUR):
         await harness.db.transact(_insert_delivery, endpoint_id, now - 2, "delivered", [10])
     await harness.db.transact(_insert_delivery, endpoint_id, now - 1, "delivered", [9_000])
-    total = (await EndpointStatistics(harness.db).record(endpoint_id, "7d", now=now)).total
+    total = (await load_record(harness.db, endpoint_id, "7d", now=now)).total
     assert (total.delivered, total.p95_ms) == (SAMPLES_PER_HOUR + 1, 10)

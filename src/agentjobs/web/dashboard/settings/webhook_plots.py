@@ -10,14 +10,15 @@ from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.zones import period_label, whole_hours_ahead
 from agentjobs.webhooks.endpoints import Endpoint
-from agentjobs.webhooks.statistics import SPANS, EndpointRecord, Span
+from agentjobs.webhooks.statistics import SPANS, EndpointRecord, Span, load_record
 
 _SPANS: dict[str, Span] = {span: span for span in SPANS}
 
 
 async def load_plots(request: PageRequest, endpoint: Endpoint) -> dict[str, Any]:
     now, zone = now_ms(), request.zone
-    record = await request.context.endpoint_statistics.record(
+    record = await load_record(
+        request.context.db,
         endpoint.id,
         _SPANS.get(request.query_param("span"), "24h"),
         created_at=endpoint.created_at,
