@@ -175,7 +175,6 @@ def test_nothing_after_the_head_of_a_tunnel_is_read() -> None:
     response.feed(b"HTTP/1.1 200 Connection established\r\nContent-Length: 5\r\n\r\nwhatever")
     assert (response.status, bytes(response.body)) == (200, b"")
     assert response.is_complete
-    assert response.keeps_connection
 
 
 def test_an_exceeded_limit_is_not_reported_as_invalid_http() -> None:

@@ -17,6 +17,9 @@ _PEEK = int(socket.MSG_PEEK | socket.MSG_DONTWAIT)
 class ClosedEarly(ConnectionError):
     """The server closed the connection before a response arrived."""
 
+    def __init__(self) -> None:
+        super().__init__("the connection was closed")
+
 
 class UntrustedConnection(asyncio.Protocol):
     """`response` belongs to the latest request; its head arrived at `responded_at` (monotonic)."""
@@ -33,29 +36,21 @@ class UntrustedConnection(asyncio.Protocol):
         self._body_seconds = 0.0
         # Why no further request can be sent.
         self._error: Exception | None = None
-        self._is_lost = False
-        self._lost: asyncio.Future[None] | None = None
 
     def send_request(
-        self,
-        request: bytes,
-        head_deadline: float | None,
-        body_seconds: float,
-        *,
-        head_only: bool = False,
+        self, request: bytes, head_deadline: float, body_seconds: float
     ) -> "asyncio.Future[None]":
         """Done when no more of the response will be read. Without a response head it fails with
         TimeoutError, InvalidResponse, ClosedEarly or the connection's own error.
 
         `head_deadline` is in the loop's time; `body_seconds` start with the head."""
-        self.response = Response(head_only=head_only)
+        self.response = Response()
         self._body_seconds = body_seconds
         self._waiter = waiter = self._loop.create_future()
         if self._error is not None or self._transport is None:
-            self._fail(self._error or _closed_error())
+            self._fail(self._error or ClosedEarly())
             return waiter
-        if head_deadline is not None:
-            self._timer = self._loop.call_at(head_deadline, self._on_timeout)
+        self._timer = self._loop.call_at(head_deadline, self._on_timeout)
         self._transport.write(request)
         return waiter
 
@@ -82,20 +77,9 @@ class UntrustedConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         # Never a TLS close_notify, which waits half a minute for a server that does not reply.
-        self._error = self._error or _closed_error()
+        self._error = self._error or ClosedEarly()
         if self._transport is not None:
             self._transport.abort()
-
-    async def wait_closed(self) -> None:
-        if not self._is_lost:
-            self._lost = self._lost or self._loop.create_future()
-            await asyncio.wait({self._lost})
-
-    def transport(self) -> asyncio.Transport:
-        """Hands the transport over to the caller; raises ClosedEarly if it is gone."""
-        if self._transport is None:
-            raise _closed_error()
-        return self._transport
 
     # Called by the event loop
 
@@ -120,15 +104,12 @@ class UntrustedConnection(asyncio.Protocol):
             self._finish()
 
     def eof_received(self) -> None:
-        self._end(_closed_error())
+        self._end(ClosedEarly())
         self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._is_lost = True
-        self._end(exc or _closed_error())
-        if self._lost is not None and not self._lost.done():
-            self._lost.set_result(None)
+        self._end(exc or ClosedEarly())
 
     # Ends of an exchange
 
@@ -171,7 +152,3 @@ class UntrustedConnection(asyncio.Protocol):
         if self.response is not None:
             self.response.close()
         return waiter
-
-
-def _closed_error() -> ClosedEarly:
-    return ClosedEarly("the connection was closed")

@@ -93,8 +93,7 @@ class Response:
 
     def _stop(self, error: Exception) -> None:
         self.is_complete = True
-        # What follows a tunnel's head is not read here.
-        self.keeps_connection = self._head_only
+        self.keeps_connection = False
         if self.status == 0:
             raise _to_invalid_response(error)
 
