@@ -17,6 +17,7 @@ SETTING = "AGENTJOBS_WEBHOOKS_ALLOW"
 LOOPBACK = AllowList.parse(["127.0.0.0/8"], SETTING)
 NOTHING = AllowList.parse([], SETTING)
 HEADERS = {"X-Service-Event": "job.queued", "Content-Type": "application/json"}
+AT_MS = 1_700_000_000_000
 BODY = b'{"event": "job.queued"}'
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -50,7 +51,7 @@ async def webhook_client(
 
 async def send(client: WebhookClient, url: str, endpoint: str = "whk_1") -> Attempt:
     async with asyncio.timeout(100):
-        return await client.post(endpoint, url, HEADERS, BODY)
+        return await client.post(endpoint, url, HEADERS, BODY, at_ms=AT_MS)
 
 
 async def one_attempt(behaviour: Behaviour, **options: Any) -> tuple[Attempt, Receiver]:

@@ -52,7 +52,8 @@ async def send(
 ) -> Attempt:
     """Raises Problem if this machine cannot open the secret.
 
-    `at_ms` is the database's time: receivers refuse a signature whose time is some minutes off.
+    `at_ms` is the database's time: receivers refuse a signature whose time is some minutes off,
+    and retries are due by that clock.
     """
     opened = secrets.open(
         delivery.organization_id, delivery.endpoint_id, delivery.secrets, now_ms()
@@ -61,7 +62,9 @@ async def send(
     with delivery_span(delivery) as span:
         if traceparent := write_traceparent(span):
             headers[TRACEPARENT] = traceparent
-        attempt = await client.post(delivery.endpoint_id, delivery.url, headers, delivery.body)
+        attempt = await client.post(
+            delivery.endpoint_id, delivery.url, headers, delivery.body, at_ms=at_ms
+        )
         record_attempt(span, attempt)
         return attempt
 
@@ -110,12 +113,12 @@ class WebhookClient:
         return True
 
     async def post(
-        self, endpoint_id: str, url: str, headers: Mapping[str, str], body: bytes
+        self, endpoint_id: str, url: str, headers: Mapping[str, str], body: bytes, *, at_ms: int
     ) -> Attempt:
         """Raises only CancelledError and ResourcesExhausted."""
         receiver = self._receivers.get(url) or self._add_receiver(url)
         request = build_request(receiver, headers, body)
-        progress = _AttemptProgress()
+        progress = _AttemptProgress(at_ms)
         if receiver.refusal is not None:
             return _without_response(progress, request, receiver.refusal)
         if request.is_malformed:
@@ -184,9 +187,9 @@ class _AttemptProgress(Progress):
 
     __slots__ = ("at", "connection", "started")
 
-    def __init__(self) -> None:
+    def __init__(self, at_ms: int) -> None:
         super().__init__()
-        self.at = now_ms()
+        self.at = at_ms
         self.started = time.monotonic()
         self.connection: UntrustedConnection | None = None
 

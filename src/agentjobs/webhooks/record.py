@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
+from agentjobs.clock import DAY_MS
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.insert_statement import insert_statement
@@ -21,8 +21,6 @@ from agentjobs.webhooks.queue import HEALTH_INTERVAL_MS, release
 from agentjobs.webhooks.retries import AttemptOutcome
 
 _log = logging.getLogger(__name__)
-# Below it, a difference of the clocks says more about the duration of a statement.
-_CLOCK_TOLERANCE_MS = SECOND_MS
 
 # After an uncertain commit the same batch is written again, so each statement is idempotent.
 _LOG = insert_statement(
@@ -159,28 +157,12 @@ async def record(
 ) -> list[DisabledEndpoint]:
     if not finished:
         return []
-    finished = _by_database_time(finished, await tx.clock_ms() - now_ms())
     await _LOG.run(tx, [_log_row(each) for each in finished])
     closed: set[str] = set()
     disabled = await _record_health(tx, finished, disable_days, closed)
     await _SETTLE.run(tx, [_settled_row(each, owner, closed) for each in finished])
     tx.announce(*{activity_topic(each.delivery.organization_id) for each in finished})
     return disabled
-
-
-def _by_database_time(
-    finished: Sequence[FinishedAttempt], difference_ms: int
-) -> Sequence[FinishedAttempt]:
-    """Retries are due, and deliveries are deleted, by the clock of the database."""
-    if abs(difference_ms) < _CLOCK_TOLERANCE_MS:
-        return finished
-    shifted = []
-    for each in finished:
-        attempt = msgspec.structs.replace(each.attempt, at=each.attempt.at + difference_ms)
-        due_at = each.outcome.due_at and each.outcome.due_at + difference_ms
-        outcome = msgspec.structs.replace(each.outcome, due_at=due_at)
-        shifted.append(FinishedAttempt(each.delivery, attempt, outcome))
-    return shifted
 
 
 async def _record_health(

@@ -1,6 +1,5 @@
-"""Retries: what follows from an attempt, and when a sender checks for retries that are due."""
+"""What follows from an attempt: a retry, and when; or the end."""
 
-import heapq
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -8,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from agentjobs.clock import SECOND_MS, elapsed_ms, now_ms
+from agentjobs.clock import SECOND_MS
 from agentjobs.webhooks.model import Attempt, DeliveryStatus, DisabledReason
 
 JITTER = 0.2
@@ -40,36 +39,6 @@ def decide_outcome(
     max_wait = retry_seconds[failures] * MAX_RETRY_AFTER_FACTOR
     requested = min(_retry_after_seconds(attempt, ended_at), max_wait)
     return AttemptOutcome("pending", due_at=ended_at + round(max(wait, requested) * SECOND_MS))
-
-
-class RetrySchedule:
-    """When one sender polls for retries: when its own are due, and regularly for others'.
-
-    Due times follow the wall clock; polls follow the monotonic clock.
-    """
-
-    def __init__(self) -> None:
-        self._next_poll = 0
-        self._due: list[int] = []
-
-    def add(self, due_at: int) -> None:
-        heapq.heappush(self._due, due_at)
-
-    def poll_soon(self) -> None:
-        """Slots were freed, or the last poll did not read everything."""
-        self._next_poll = 0
-
-    @property
-    def wait_ms(self) -> int:
-        """Until the next poll; 0 if it is due."""
-        waits = [self._next_poll - elapsed_ms(), *(due - now_ms() for due in self._due[:1])]
-        return max(0, min(waits))
-
-    def mark_polled(self, next_after_ms: int) -> None:
-        self._next_poll = elapsed_ms() + next_after_ms
-        now = now_ms()
-        while self._due and self._due[0] <= now:
-            heapq.heappop(self._due)
 
 
 def _retry_after_seconds(attempt: Attempt, now: int) -> float:

@@ -22,7 +22,7 @@ from agentjobs.webhooks.maintenance import bring_retries_forward, run_maintenanc
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery, ErrorClass
 from agentjobs.webhooks.queue import ClaimBatch, LeaseTerms, claim, release_all, waiting_kinds
 from agentjobs.webhooks.record import FinishedAttempt, Recorder
-from agentjobs.webhooks.retries import MAX_RETRY_AFTER_FACTOR, RetrySchedule, decide_outcome
+from agentjobs.webhooks.retries import MAX_RETRY_AFTER_FACTOR, decide_outcome
 from agentjobs.webhooks.signing import SecretOpener
 
 _POLL_SECONDS = 1.0
@@ -35,6 +35,8 @@ _MAX_MAINTENANCE_SECONDS = 30.0
 _LOCKED_MS = 60_000
 # How long a machine without free file descriptors or memory sends nothing.
 _PAUSE_MS = 1_000
+# Timers of the event loop may be early by a moment.
+_RETRY_MARGIN_MS = 5
 # Time reserved after the response head, for its body and for recording.
 _RECORD_MARGIN_MS = 3_000
 # In a fleet, each sender has few deliveries: those of the next moments share a claim.
@@ -75,7 +77,8 @@ class Sender:
         self._empty_claims = 0
         self._is_claiming = False
         self._expects_work = True
-        self._retry_schedule = RetrySchedule()
+        # By the monotonic clock; sooner when a retry of this sender is due.
+        self._next_retry_poll = 0
         self._next_maintenance = 0
         self._next_clock_check = 0
         # From the monotonic clock to the database's time.
@@ -122,7 +125,7 @@ class Sender:
             self._db.changes.pass_on(TOPIC)
         if "retry" in kinds:
             poll_seconds = self._db.changes.poll_seconds(_POLL_SECONDS)
-            self._retry_schedule.mark_polled(round(poll_seconds * SECOND_MS))
+            self._next_retry_poll = elapsed_ms() + round(poll_seconds * SECOND_MS)
         if not self._expects_work:
             # Usually nothing waits, or another sender has taken it: one read finds out.
             waiting = await waiting_kinds(self._db)
@@ -152,7 +155,7 @@ class Sender:
     def _kinds_to_claim(self) -> list[AttemptKind]:
         if elapsed_ms() < self._paused_until:
             return []
-        return ["first"] if self._retry_schedule.wait_ms else ["first", "retry"]
+        return ["first"] if elapsed_ms() < self._next_retry_poll else ["first", "retry"]
 
     async def _claim(
         self, tx: Transaction, kinds: list[AttemptKind]
@@ -176,7 +179,7 @@ class Sender:
 
     def _claim_again(self, kind: AttemptKind) -> None:
         if kind == "retry":
-            self._retry_schedule.poll_soon()
+            self._next_retry_poll = 0
         self._expects_work = True
         self._wake.set()
 
@@ -204,8 +207,7 @@ class Sender:
 
     async def _send(self, delivery: ClaimedDelivery) -> None:
         try:
-            at_ms = elapsed_ms() + self._clock_offset_ms
-            attempt = await send(delivery, self._secrets, self._client, at_ms)
+            attempt = await send(delivery, self._secrets, self._client, self._database_now_ms())
         except Problem as problem:
             self._skip_endpoint(delivery, problem)
         except ResourcesExhausted as error:
@@ -219,8 +221,13 @@ class Sender:
         retry_seconds = () if delivery.is_test else self._settings.webhook_retry_seconds
         outcome = decide_outcome(attempt, delivery.failures, retry_seconds)
         if outcome.due_at is not None:
-            self._retry_schedule.add(outcome.due_at)
+            wait_ms = outcome.due_at - self._database_now_ms() + _RETRY_MARGIN_MS
+            loop = asyncio.get_running_loop()
+            loop.call_later(wait_ms / SECOND_MS, self._claim_again, "retry")
         self.recorder.add(FinishedAttempt(delivery, attempt, outcome))
+
+    def _database_now_ms(self) -> int:
+        return elapsed_ms() + self._clock_offset_ms
 
     def _skip_endpoint(self, delivery: ClaimedDelivery, problem: Problem) -> None:
         """Leaves the endpoint to other machines, which may have the key to its secret."""
@@ -236,9 +243,9 @@ class Sender:
         self._paused_until = elapsed_ms() + _PAUSE_MS
 
     async def _wait(self) -> None:
-        wait_ms = max(self._retry_schedule.wait_ms, self._paused_until - elapsed_ms())
+        until = max(self._next_retry_poll, self._paused_until)
         try:
-            async with asyncio.timeout(wait_ms / SECOND_MS):
+            async with asyncio.timeout((until - elapsed_ms()) / SECOND_MS):
                 await self._wake.wait()
         except TimeoutError:
             self._empty_claims = 0

@@ -595,23 +595,6 @@ async def test_a_scan_that_resumed_behind_an_endpoint_wraps_around(
     assert [delivery.endpoint_id for delivery in deliveries] == [first]
 
 
-async def test_retries_of_a_sender_with_a_wrong_clock_are_due_by_the_clock_of_the_database(
-    harness: DeliveryHarness, shift_clock: ShiftClock
-) -> None:
-    await harness.endpoint("org_a")
-    await harness.event("org_a", "job_1")
-    (delivery,) = await harness.claim()
-    began_at = now_ms()
-
-    shift_clock(DAY_MS / 1_000)
-    await harness.record((delivery, attempt(500)))
-    shift_clock(0)
-
-    is_only_clock = harness.db.engine == "sqlite"
-    wait_ms = (await harness.row(delivery.id))["due_at"] - began_at
-    assert (wait_ms > DAY_MS) == is_only_clock
-
-
 async def test_a_sender_with_a_wrong_clock_promotes_secrets_by_the_clock_of_the_database(
     harness: DeliveryHarness, shift_clock: ShiftClock
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from agentjobs.outbound.untrusted_http import pool
 from tests.support import bad_receivers as bad
 from tests.support.bad_receivers import in_sequence, receiver, response
-from tests.support.delivery_attempts import BODY, LOOPS, Run, send, webhook_client
+from tests.support.delivery_attempts import AT_MS, BODY, LOOPS, Run, send, webhook_client
 
 OK = response(200, body=b"ok")
 
@@ -211,7 +211,8 @@ def test_an_attempt_cancelled_after_the_response_head_is_kept(run: Run) -> None:
 
 async def test_a_header_with_a_line_break_is_not_sent() -> None:
     async with receiver(in_sequence(OK)) as served, webhook_client() as client:
-        attempt = await client.post("whk_1", served.url(), {"X-A": "a\r\nX-B: b"}, BODY)
+        headers = {"X-A": "a\r\nX-B: b"}
+        attempt = await client.post("whk_1", served.url(), headers, BODY, at_ms=AT_MS)
         assert (attempt.error_class, attempt.address) == ("protocol", None)
         assert "nothing was sent" in (attempt.error or "")
         assert served.connections == 0

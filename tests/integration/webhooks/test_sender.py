@@ -142,6 +142,38 @@ async def test_signatures_of_a_sender_with_a_wrong_clock_have_the_databases_time
     assert Webhook(secret).verify(request.body, dict(request.headers.items())) == request.payload
 
 
+async def test_retries_of_a_sender_with_a_wrong_clock_are_due_by_the_databases_clock(
+    harness: SenderHarness, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiving.respond = lambda _: 500
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=1)
+    clock_shifter(monkeypatch)(0 if harness.db.engine == "sqlite" else 3_600)
+
+    async with sending(harness):
+        assert await harness.wait_until_settled() == {"failed": 1}
+
+    now = await harness.db.clock_ms()
+    rows = await harness.db.fetch_all("SELECT at FROM delivery_attempts")
+    assert len(rows) == 4
+    assert all(abs(now - row["at"]) < 600_000 for row in rows)
+
+
+async def test_a_sender_does_not_poll_for_its_own_retries(
+    harness: SenderHarness, receiving: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiving.respond = lambda _: 500 if len(receiving.received) == 1 else 200
+    harness.settings = load(
+        {**QUICK, "AGENTJOBS_WEBHOOK_RETRY_SECONDS": "0.5"}, data_dir=harness.settings.data_dir
+    )
+    monkeypatch.setattr(sender, "_POLL_SECONDS", 600.0)
+    await harness.endpoint(receiving.url)
+    await harness.events(jobs=1)
+
+    async with sending(harness):
+        await until(lambda: len(receiving.received) == 2, within_seconds=60)
+
+
 async def test_a_sender_wakes_up_for_a_new_delivery_and_reuses_its_connection(
     harness: SenderHarness, receiving: Receiver
 ) -> None:

@@ -4,18 +4,14 @@ from email.utils import format_datetime
 
 import pytest
 
-from agentjobs.clock import now_ms
-from agentjobs.webhooks import retries
 from agentjobs.webhooks.model import Attempt
 from agentjobs.webhooks.retries import (
     AttemptOutcome,
-    RetrySchedule,
     decide_outcome,
 )
 from tests.support.deliveries import attempt
 
 WAITS = (5, 60, 720)
-POLL_MS = 1_000
 AT = 1_700_000_000_000
 
 
@@ -97,45 +93,3 @@ def test_retry_after_can_be_a_date() -> None:
 
 def test_an_attempt_without_a_response_is_retried_like_any_other() -> None:
     assert wait_seconds(attempt(None, at=AT, error="timeout"), 0) == 5
-
-
-def test_a_poll_is_due_at_first_and_then_after_the_interval() -> None:
-    schedule = RetrySchedule()
-    assert schedule.wait_ms == 0
-
-    schedule.mark_polled(POLL_MS)
-
-    assert 0 < schedule.wait_ms <= POLL_MS
-
-
-def test_a_poll_is_due_when_the_senders_own_retry_is() -> None:
-    schedule = RetrySchedule()
-    schedule.mark_polled(POLL_MS)
-    schedule.add(now_ms() + 200)
-    assert schedule.wait_ms <= 200
-
-    schedule.add(now_ms() - 1)
-    assert schedule.wait_ms == 0
-
-    schedule.mark_polled(POLL_MS)
-    assert schedule.wait_ms > 0
-
-
-def test_a_poll_can_be_requested() -> None:
-    schedule = RetrySchedule()
-    schedule.mark_polled(POLL_MS)
-
-    schedule.poll_soon()
-
-    assert schedule.wait_ms == 0
-
-
-def test_setting_the_clock_back_does_not_delay_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule = RetrySchedule()
-    schedule.add(now_ms() + 500)
-    schedule.mark_polled(POLL_MS)
-    hour_ago = now_ms() - 3_600_000
-
-    monkeypatch.setattr(retries, "now_ms", lambda: hour_ago)
-
-    assert schedule.wait_ms <= POLL_MS
