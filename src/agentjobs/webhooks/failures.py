@@ -9,8 +9,9 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 from agentjobs.outbound.guard.addresses import BlockedAddress
+from agentjobs.outbound.guard.dial import NotResolved
 from agentjobs.outbound.untrusted_http.connection import ClosedEarly
-from agentjobs.outbound.untrusted_http.pool import NotResolved, Origin, ProxyRefused, Stage
+from agentjobs.outbound.untrusted_http.pool import Origin, ProxyRefused, Stage
 from agentjobs.outbound.untrusted_http.response import InvalidResponse, ResponseTooLarge
 from agentjobs.safe_text import escape_unprintable
 from agentjobs.webhooks.model import ErrorClass

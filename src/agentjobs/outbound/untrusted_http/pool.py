@@ -8,16 +8,14 @@ import asyncio
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Literal, NamedTuple
 
-from aiohappyeyeballs import start_connection
 from yarl import URL
 
-from agentjobs.outbound.guard.addresses import AllowList, filter_permitted, join_host_port
-from agentjobs.outbound.guard.dial import NEXT_ADDRESS_SECONDS, address_info
+from agentjobs.outbound.guard.addresses import AllowList, join_host_port
+from agentjobs.outbound.guard.dial import open_socket
 from agentjobs.outbound.guard.resolver import HostResolver
-from agentjobs.outbound.guard.sessions import guarded_socket_factory
 from agentjobs.outbound.untrusted_http.connection import ClosedEarly, UntrustedConnection
 from agentjobs.outbound.untrusted_http.response import Response
 
@@ -29,10 +27,6 @@ RECEIVE_BUFFER_BYTES = 16 * 1024
 
 # The operator chose the proxy, so its address is not restricted.
 _ANY_ADDRESS = AllowList.parse(["0.0.0.0/0", "::/0"])
-
-
-class NotResolved(OSError):
-    """The host name has no address; the message says why."""
 
 
 class ProxyRefused(OSError):
@@ -144,26 +138,9 @@ async def _dial(
         progress.address = join_host_port(address, port)
         progress.stage = "dial"
 
-    addresses = filter_permitted(host, await _resolve(host, resolver), allowed)
-    sock = await start_connection(
-        [address_info(address, port) for address in addresses],
-        happy_eyeballs_delay=NEXT_ADDRESS_SECONDS,
-        socket_factory=guarded_socket_factory(allowed, on_dial),
-    )
+    sock = await open_socket(host, port, allowed, resolver.resolve, on_dial)
     progress.address = _peer_address(sock) or progress.address
     return sock
-
-
-async def _resolve(host: str, resolver: HostResolver) -> Sequence[str]:
-    try:
-        addresses = await resolver.resolve(host)
-    except UnicodeError:
-        raise NotResolved("the name is not valid") from None
-    except OSError as error:
-        raise NotResolved(error.strerror or str(error)) from None
-    if not addresses:
-        raise NotResolved("the name has no address")
-    return addresses
 
 
 def _peer_address(sock: socket.socket) -> str | None:
