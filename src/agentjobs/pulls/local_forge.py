@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from agentjobs.forges.adoption import ExistingPull, is_adoptable
+from agentjobs.forges.adoption import ExistingPull, find_adoptable
 from agentjobs.forges.protocol import (
     BranchPull,
     ForgeError,
@@ -15,7 +15,7 @@ from agentjobs.forges.protocol import (
 from agentjobs.git.remote import Remote, basic_authorization
 from agentjobs.pulls.pulls import pull_path
 from agentjobs.safe_text import replace_unstorable
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 
 _MAX_TITLE_LENGTH = 256
 _MAX_BODY_LENGTH = 256 * 1024
@@ -69,7 +69,7 @@ class LocalForge:
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         row = await self._db.fetch_one(_OF_BRANCH, repo_id=repo.repo_id, head_branch=branch)
-        return None if row is None else _branch_pull(row)
+        return None if row is None else struct_of(row, BranchPull)
 
     async def _open(
         self, tx: Transaction, repo: RepoAddress, credential: str, request: PullRequestRequest
@@ -84,7 +84,7 @@ async def lock_pull(tx: Transaction, repo_id: str, branch: str) -> BranchPull | 
     row = await tx.fetch_one(
         f"{_OF_BRANCH} /*postgresql FOR NO KEY UPDATE */", repo_id=repo_id, head_branch=branch
     )
-    return None if row is None else _branch_pull(row)
+    return None if row is None else struct_of(row, BranchPull)
 
 
 async def _open(
@@ -101,7 +101,7 @@ async def _open(
     existing = await tx.fetch_one(_OF_BRANCH, repo_id=repo.repo_id, head_branch=request.head_branch)
     if existing is not None:
         return await _adopt(tx, repo, request, existing)
-    is_adoptable(None, request)
+    find_adoptable(None, request)
     number: int = row["next_pull_number"]
     await _insert(tx, repo, request, number)
     return number, request.draft
@@ -112,7 +112,7 @@ async def _adopt(
 ) -> tuple[int, bool]:
     number: int = existing["number"]
     # A merged one stays the branch's pull request, whatever was pushed since.
-    is_adoptable(ExistingPull(number, existing["state"], existing["head_commit"]), request)
+    find_adoptable(ExistingPull(number, existing["state"], existing["head_commit"]), request)
     becomes_draft = request.is_follow_up and request.draft
     await tx.execute(
         "UPDATE pulls SET head_commit = :head_commit, draft = (draft OR :becomes_draft)"
@@ -149,10 +149,6 @@ async def _insert(
         next=number + 1,
         repo_id=repo.repo_id,
     )
-
-
-def _branch_pull(row: Row) -> BranchPull:
-    return BranchPull(row["number"], row["title"], row["state"])
 
 
 def _title(request: PullRequestRequest) -> str:

@@ -60,7 +60,9 @@ class GitHubHarness:
         secret = credential or (app.private_key if is_app else self.server.token)
         git_transport = GitTransport(AllowList.parse(["127.0.0.1/32"]), self.server.authorities)
         retry_budget = self.clock.retry_budget(seconds)
-        return GitHub(connection, secret, self.session, git_transport, retry_budget, self.tokens)
+        return GitHub(
+            connection, secret, self.session, git_transport, retry_budget, tokens=self.tokens
+        )
 
     def request(self, **fields: Any) -> PullRequestRequest:
         values = {

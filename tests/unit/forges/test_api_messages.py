@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agentjobs.forges.github.pulls import find_adoptable, split_reviewers
+from agentjobs.forges.adoption import find_adoptable
+from agentjobs.forges.github.pulls import split_reviewers
 from agentjobs.forges.github.responses import Head, Pull, Repository, Role, newest_of_branch
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
 from agentjobs.forges.text import one_line, pull_body, pull_title

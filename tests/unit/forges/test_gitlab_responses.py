@@ -2,7 +2,8 @@
 
 import pytest
 
-from agentjobs.forges.gitlab.pulls import PullExtras, find_adoptable, normalize_reviewers
+from agentjobs.forges.adoption import find_adoptable
+from agentjobs.forges.gitlab.pulls import PullExtras, normalize_reviewers
 from agentjobs.forges.gitlab.responses import (
     DRAFT_MARK,
     Access,

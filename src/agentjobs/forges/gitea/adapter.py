@@ -1,19 +1,16 @@
 """Adapter for Gitea and Forgejo through an access token."""
 
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from http import HTTPStatus
+from typing import Any
 
-import aiohttp
-
+from agentjobs.forges.adapter import Adapter, GitAccess, register_signing_key
 from agentjobs.forges.comments import NewerComments
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitea.extras import READ_ISSUES, WRITE_ISSUES, PullExtras
 from agentjobs.forges.gitea.hooks import GiteaHooks
 from agentjobs.forges.gitea.identities import identity_of_login, identity_of_token
 from agentjobs.forges.gitea.merging import merge_when_checked
-from agentjobs.forges.gitea.pulls import READ_REPOSITORY, WRITE_REPOSITORY, Pulls, numbered_pages
+from agentjobs.forges.gitea.pulls import PAGE, READ_REPOSITORY, WRITE_REPOSITORY, Pulls
 from agentjobs.forges.gitea.responses import (
     MAX_BODY_BYTES,
     Access,
@@ -25,9 +22,8 @@ from agentjobs.forges.gitea.responses import (
 )
 from agentjobs.forges.gitea.reviews import Reviews
 from agentjobs.forges.gitea.teams import READ_ORGANIZATION, TeamAccess
-from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.client import ApiError, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
-from agentjobs.forges.http.traffic import TrafficRegistry
 from agentjobs.forges.http.urls import repo_path
 from agentjobs.forges.protocol import (
     STATUS_NAME,
@@ -45,13 +41,10 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
-from agentjobs.forges.signing_keys import register_signing_key
 from agentjobs.forges.text import truncate
-from agentjobs.forges.validate import validate
 from agentjobs.git.identity import Identity
-from agentjobs.git.remote import Remote, basic_authorization
+from agentjobs.git.remote import basic_authorization
 
-_NAME = "Gitea"
 # A shorter conversation is read completely: that is cheaper than a request for the start time.
 _MAX_READ_AGAIN = 50
 _READ_USER = "read:user"
@@ -66,52 +59,25 @@ _ORGANIZATION_FEATURES = (
 )
 
 
-class Gitea:
+class Gitea(Adapter):
     """One per operation, because it caches the current names of repositories."""
 
     platform = "gitea"
+    title = "Gitea"
     merge_methods: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
 
-    def __init__(
-        self,
-        connection: Connection,
-        credential: str,
-        session: aiohttp.ClientSession,
-        git_transport: GitTransport,
-        retry_budget: RetryBudget,
-        traffic: TrafficRegistry | None = None,
-    ) -> None:
-        self._url = connection.url.rstrip("/")
-        self._account = connection.account
-        self._token = credential
-        self._git_transport = git_transport
-        self._retry_budget = retry_budget
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._account = self.connection.account
         self._repositories: dict[str, RemoteRepository] = {}
         self._comment_counts: dict[tuple[str, int], int] = {}
-        self._traffic = (traffic or TrafficRegistry()).of(connection.id, credential)
-        self._api = PlatformApi(
-            session,
-            f"{self._url}/api/v1",
-            platform=_NAME,
-            headers=self._headers,
-            retry_budget=retry_budget,
-            traffic=self._traffic,
-        )
-        self.hooks = GiteaHooks(self._api)
+        # Links to further pages use Gitea's root URL, which may be wrong.
+        self._api = self.new_api(f"{self.url}/api/v1", self._headers, numbers_pages=True)
+        self.hooks = GiteaHooks(lambda _: self._api)
 
-    @contextlib.asynccontextmanager
-    async def open_remote(
-        self,
-        repo: RepoAddress,
-        credential: str,  # noqa: ARG002 - Gitea uses the connection's credential
-    ) -> AsyncIterator[Remote]:
-        full_name = await self._full_name(repo)
-        url = f"{self._url}{build_path(*full_name.split('/'))}.git"
+    async def git_access(self, repo: RepoAddress) -> GitAccess:  # noqa: ARG002 - one token for all
         # The token identifies the account; Gitea ignores the user name.
-        async with self._git_transport.connect(
-            url, basic_authorization(self._account or "agentjobs", self._token)
-        ) as remote:
-            yield remote
+        return GitAccess(basic_authorization(self._account or "agentjobs", self.credential))
 
     async def check(self) -> Account:
         user = await self._api.get_as(User, "/user", needs=_READ_USER)
@@ -133,26 +99,24 @@ class Gitea:
             is_own=False,
             missing=tuple(missing),
             missing_extras=extras,
-            identity=await identity_of_token(self._api, self._url, user),
+            identity=await identity_of_token(self._api, self.url, user),
         )
-        return validate(_NAME, account)
+        return self.validate(account)
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
-        pages = numbered_pages(
-            self._api,
-            list[Repository],
-            "/user/repos",
-            needs=READ_REPOSITORY,
-            bounds=ALL_REPOSITORIES,
-        )
-        async for page in pages:
-            for repository in page:
-                yield validate(_NAME, repository.remote)
+        async for repository in self._api.items(
+            Repository, "/user/repos", needs=READ_REPOSITORY, bounds=ALL_REPOSITORIES, limit=PAGE
+        ):
+            yield self.validate(repository.remote)
+
+    def take_latest(self, repo: RepoAddress) -> RemoteRepository | None:
+        """Names are cached as long as the adapter is used."""
+        return self._repositories.get(_stable_path(repo))
 
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
         path = _stable_path(repo)
         response = await self._api.get_as(Repository, path, needs=READ_REPOSITORY)
-        remote = self._repositories[path] = validate(_NAME, response.remote)
+        remote = self._repositories[path] = self.validate(response.remote)
         return remote
 
     async def open_pull_request(
@@ -163,7 +127,7 @@ class Gitea:
     ) -> PullRequest:
         full_name = await self._full_name(repo)
         path = repo_path(full_name)
-        pulls = Pulls(self._api, self._retry_budget, path)
+        pulls = Pulls(self._api, self.retry_budget, path)
         pull = await pulls.find_adoptable(request) or await pulls.create(request)
         notes: tuple[str, ...] = ()
         if pull.pull_state == "open":
@@ -172,28 +136,28 @@ class Gitea:
             extras = PullExtras(self._api, path, owner, self._account)
             notes = (*notes, *await extras.apply(pull, request))
         url = self._page(full_name, pull.number)
-        return validate(_NAME, PullRequest(pull.number, url, pull.is_draft, notes))
+        return self.validate(PullRequest(pull.number, url, pull.is_draft, notes))
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         remote = await self._repository(repo)
-        pulls = Pulls(self._api, self._retry_budget, repo_path(remote.full_name))
+        pulls = Pulls(self._api, self.retry_budget, repo_path(remote.full_name))
         pull = await pulls.of_branch(branch, remote.default_branch)
-        return None if pull is None else validate(_NAME, pull.branch_pull)
+        return None if pull is None else self.validate(pull.branch_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         full_name = await self._full_name(repo)
-        pulls = Pulls(self._api, self._retry_budget, repo_path(full_name))
+        pulls = Pulls(self._api, self.retry_budget, repo_path(full_name))
         pull = await pulls.get(number)
         self._comment_counts[full_name, number] = pull.comments
         head = await pulls.head_of(pull)
-        return validate(_NAME, pull.remote_pull(head, self._page(full_name, number)))
+        return self.validate(pull.remote_pull(head, self._page(full_name, number)))
 
     async def merge_pull(
         self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
     ) -> None:
         path = f"{repo_path(await self._full_name(repo))}/pulls/{number}"
         await merge_when_checked(
-            self._api, self._retry_budget, path, method=method, head_commit=head_commit
+            self._api, self.retry_budget, path, method=method, head_commit=head_commit
         )
 
     async def close_pull(self, repo: RepoAddress, number: int) -> None:
@@ -202,9 +166,9 @@ class Gitea:
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         full_name = await self._full_name(repo)
-        pulls = Pulls(self._api, self._retry_budget, repo_path(full_name))
+        pulls = Pulls(self._api, self.retry_budget, repo_path(full_name))
         return [
-            validate(_NAME, pull.remote_pull(pull.head.sha, self._page(full_name, pull.number)))
+            self.validate(pull.remote_pull(pull.head.sha, self._page(full_name, pull.number)))
             for pull in await pulls.newest_open(base_branch)
         ]
 
@@ -221,7 +185,7 @@ class Gitea:
         comments = await self._api.get_as(
             list[CommentResponse], path, needs=READ_ISSUES, since=since
         )
-        newer = NewerComments(_NAME, after)
+        newer = NewerComments(self.title, after)
         page = self._page(full_name, number)
         newer.add(comment.comment(page) for comment in comments)
         reviews = Reviews(self._api, f"{repo_path(full_name)}/pulls/{number}", page)
@@ -265,17 +229,17 @@ class Gitea:
     async def issue(self, full_name: str, number: int) -> Issue:
         path = f"{repo_path(full_name)}/issues/{number}"
         response = await self._api.get_as(IssueResponse, path, needs=READ_ISSUES)
-        return validate(_NAME, response.issue(full_name, self._url))
+        return self.validate(response.issue(full_name, self.url))
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
         path = f"{repo_path(full_name)}/issues/{number}/comments"
         await self._api.post(path, {"body": truncate(text, MAX_BODY_BYTES)}, needs=WRITE_ISSUES)
 
     async def _headers(self) -> Mapping[str, str]:
-        return {"Authorization": f"token {self._token}"}
+        return {"Authorization": f"token {self.credential}"}
 
     async def _repository(self, repo: RepoAddress) -> RemoteRepository:
-        return self._repositories.get(_stable_path(repo)) or await self.repository(repo)
+        return self.take_latest(repo) or await self.repository(repo)
 
     async def _full_name(self, repo: RepoAddress) -> str:
         """The current name: an old one may lead nowhere, or to another repository."""
@@ -283,13 +247,11 @@ class Gitea:
 
     async def _time_before(self, full_name: str, comment_id: int) -> str | None:
         """A time before all comments after this one; None if the comment was deleted."""
-        path = f"{repo_path(full_name)}/issues/comments/{comment_id}"
-        try:
-            return (await self._api.get_as(CommentTime, path, needs=READ_ISSUES)).one_hour_earlier
-        except ForgeError as error:
-            if error.is_temporary:
-                raise
-            return None
+        owner, _, name = full_name.partition("/")
+        time = await self._api.get_unless_refused(
+            CommentTime, "repos", owner, name, "issues", "comments", comment_id, needs=READ_ISSUES
+        )
+        return None if time is None else time.one_hour_earlier
 
     async def _reads_organizations(self) -> bool:
         path = f"{build_path('orgs', _NO_NAME)}/labels"
@@ -297,7 +259,7 @@ class Gitea:
 
     def _page(self, full_name: str, number: int) -> str:
         """Gitea's own URLs depend on its configured root URL, which may be wrong."""
-        return f"{self._url}/{full_name}/pulls/{number}"
+        return f"{self.url}/{full_name}/pulls/{number}"
 
 
 async def _is_in_scope(request: Awaitable[object]) -> bool:

@@ -5,7 +5,7 @@ Errors become notes, because the pull request is open already.
 
 from collections.abc import Iterable
 
-from agentjobs.forges.gitea.pulls import numbered_pages
+from agentjobs.forges.gitea.pulls import PAGE
 from agentjobs.forges.gitea.responses import Label, Pull
 from agentjobs.forges.http.client import PlatformApi, build_path
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
@@ -61,10 +61,8 @@ class PullExtras:
         return label_ids, notes
 
     async def _known_labels(self, path: str) -> dict[str, int]:
-        labels: dict[str, int] = {}
-        async for page in numbered_pages(self._api, list[Label], path, needs=READ_ISSUES):
-            labels |= {label.name.casefold(): label.id for label in page}
-        return labels
+        labels = self._api.items(Label, path, needs=READ_ISSUES, limit=PAGE)
+        return {label.name.casefold(): label.id async for label in labels}
 
     async def _labels_of_owner(self) -> dict[str, int]:
         """Empty for a person, or without a permission that is not worth requiring."""

@@ -3,20 +3,14 @@
 from urllib.parse import urlsplit
 
 from agentjobs.forges.gitea.responses import User, UserSettings
-from agentjobs.forges.http.client import PlatformApi, build_path
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.forges.http.client import PlatformApi
 from agentjobs.git.identity import Identity
 
 
 async def identity_of_token(api: PlatformApi, url: str, user: User) -> Identity | None:
     """With the account's address, or the no-reply address if the account hides it."""
-    try:
-        is_hidden = (await api.get_as(UserSettings, "/user/settings")).hide_email
-    except ForgeError as error:
-        if error.is_temporary:
-            raise
-        is_hidden = False
-    if not is_hidden:
+    settings = await api.get_unless_refused(UserSettings, "user", "settings")
+    if settings is None or not settings.hide_email:
         return user.identity
     # The default of NO_REPLY_ADDRESS, which the API does not return.
     host = urlsplit(url).hostname or ""
@@ -25,9 +19,5 @@ async def identity_of_token(api: PlatformApi, url: str, user: User) -> Identity 
 
 
 async def identity_of_login(api: PlatformApi, login: str) -> Identity | None:
-    try:
-        return (await api.get_as(User, build_path("users", login))).identity
-    except ForgeError as error:
-        if error.is_temporary:
-            raise
-        return None
+    user = await api.get_unless_refused(User, "users", login)
+    return None if user is None else user.identity

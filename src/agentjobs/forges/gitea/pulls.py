@@ -1,10 +1,9 @@
 """Finds a branch's pull request on Gitea, or opens one. Labels and reviewers are in `extras`."""
 
 from collections.abc import AsyncIterator
-from itertools import count
-from typing import Literal, TypeVar
+from typing import Literal
 
-from agentjobs.forges.adoption import ExistingPull, is_adoptable
+from agentjobs.forges.adoption import ExistingPull, find_adoptable, send_once
 from agentjobs.forges.gitea.responses import (
     DRAFT_MARK,
     MAX_BODY_BYTES,
@@ -12,22 +11,17 @@ from agentjobs.forges.gitea.responses import (
     Pull,
     as_list,
 )
-from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
-from agentjobs.forges.http.list_bounds import ListBounds, ListLimits
-from agentjobs.forges.http.responses import decode_as
+from agentjobs.forges.http.client import PlatformApi, RetryBudget, build_path
 from agentjobs.forges.protocol import ForgeError, PullRequestRequest
 from agentjobs.forges.text import pull_body
-from agentjobs.forges.validate import parse_count
 
 READ_REPOSITORY = "read:repository"
 WRITE_REPOSITORY = "write:repository"
 PAGE = 50
-_USUAL = ListBounds()
 # Only the latest closed ones are searched: Gitea computes the changes of each.
 _CLOSED_PAGES = 1
 _OPEN_PAGES = 40
 _CONFLICT = 409
-Shape = TypeVar("Shape")
 
 
 class Pulls:
@@ -53,10 +47,9 @@ class Pulls:
 
     async def newest_open(self, base: str) -> list[Pull]:
         """Of the most recently updated ones: Gitea does not sort by creation."""
-        async for page in self._pages("open", 1):
-            pulls = [pull for pull in page if pull.base.label == base]
-            return sorted(pulls, key=lambda pull: pull.number, reverse=True)
-        return []
+        page: list[Pull] = await anext(self._pages("open", 1), [])
+        pulls = [pull for pull in page if pull.base.label == base]
+        return sorted(pulls, key=lambda pull: pull.number, reverse=True)
 
     async def head_of(self, pull: Pull) -> str:
         """The commit that was merged, even if the branch has moved since."""
@@ -75,28 +68,20 @@ class Pulls:
     async def find_adoptable(self, request: PullRequestRequest) -> Pull | None:
         """None if a new one should be opened. Raises ForgeError if neither is possible."""
         existing = await self.of_branch(request.head_branch, request.base_branch)
-        known = None
-        if existing is not None:
-            is_merged = existing.pull_state == "merged"
-            head = await self.head_of(existing) if is_merged else ""
-            known = ExistingPull(existing.number, existing.pull_state, head)
-        return existing if is_adoptable(known, request) else None
+        if existing is None:
+            return find_adoptable(None, request)
+        head = await self.head_of(existing) if existing.merged else ""
+        known = ExistingPull(existing.number, existing.pull_state, head)
+        return None if find_adoptable(known, request) is None else existing
 
     async def create(self, request: PullRequestRequest) -> Pull:
         """Retried only after checking whether the last attempt opened one."""
-        attempt = 0
-        while True:
-            try:
-                return await self._keep_first(await self._create(request))
-            except ApiError as error:
-                if error.is_unprocessed and error.status != _CONFLICT:
-                    raise
-                existing = await self.find_adoptable(request)
-                if existing is not None:
-                    return existing
-                if not await self._retry_budget.wait_before_retry(error, attempt):
-                    raise
-            attempt += 1
+        return await send_once(
+            self._retry_budget,
+            lambda: self._create(request),
+            lambda: self.find_adoptable(request),
+            may_exist=lambda error: not error.is_unprocessed or error.status == _CONFLICT,
+        )
 
     async def as_draft(
         self, pull: Pull, request: PullRequestRequest
@@ -122,7 +107,8 @@ class Pulls:
             "title": DRAFT_MARK.title_of(request),
             "body": pull_body(request, MAX_BODY_BYTES),
         }
-        return await self._api.send_as(Pull, "POST", self._path, body, needs=WRITE_REPOSITORY)
+        created = await self._api.send_as(Pull, "POST", self._path, body, needs=WRITE_REPOSITORY)
+        return await self._keep_first(created)
 
     async def _keep_first(self, created: Pull) -> Pull:
         """Gitea opens one for each concurrent request: keep the first and close this one."""
@@ -165,45 +151,20 @@ class Pulls:
                 return max(own, key=lambda pull: (pull.merged, pull.number))
         return None
 
-    def _pages(self, state: Literal["open", "closed"], max_pages: int) -> AsyncIterator[list[Pull]]:
-        """The most recently updated first."""
-        return numbered_pages(
-            self._api,
+    async def _pages(
+        self, state: Literal["open", "closed"], max_pages: int
+    ) -> AsyncIterator[list[Pull]]:
+        """The most recently updated first, at most so many pages."""
+        pages = self._api.pages(
             list[Pull],
             self._path,
             needs=READ_REPOSITORY,
-            max_pages=max_pages,
             state=state,
             sort="recentupdate",
+            limit=PAGE,
         )
-
-
-async def numbered_pages(
-    api: PlatformApi,
-    shape: type[list[Shape]],
-    path: str,
-    *,
-    needs: str,
-    max_pages: int | None = None,
-    bounds: ListBounds = _USUAL,
-    **query: str,
-) -> AsyncIterator[list[Shape]]:
-    """Pages by number, because links to further pages use Gitea's root URL, which may be wrong.
-
-    Reading stops after `max_pages`; a list beyond `bounds` is an error. Raises ForgeError.
-    """
-    limits = ListLimits(api.platform, bounds)
-    read = 0
-    for number in count(1):
-        if max_pages is not None and number > max_pages:
-            return
-        response = await api.request("GET", path, needs=needs, page=number, limit=PAGE, **query)
-        limits.count(response)
-        page = decode_as(api.platform, response, shape)
-        limits.check_length(page)
-        if page:
+        for _ in range(max_pages):
+            page = await anext(pages, None)
+            if page is None:
+                return
             yield page
-        read += len(page)
-        total = parse_count(response.headers.get("X-Total-Count", ""))
-        if not page or (total is not None and read >= total):
-            return

@@ -9,7 +9,7 @@ from heapq import nlargest
 import msgspec
 
 from agentjobs.forges.comments import NewerComments
-from agentjobs.forges.gitea.pulls import READ_REPOSITORY, numbered_pages
+from agentjobs.forges.gitea.pulls import PAGE, READ_REPOSITORY
 from agentjobs.forges.gitea.responses import User
 from agentjobs.forges.http.client import PlatformApi
 from agentjobs.forges.protocol import Comment, CommentCursor
@@ -79,8 +79,9 @@ class Reviews:
 
     async def _with_lines(self, reviews: NewerComments) -> list[int]:
         review_ids: list[int] = []
-        pages = numbered_pages(self._api, list[ReviewResponse], self._path, needs=READ_REPOSITORY)
-        async for page in pages:
+        async for page in self._api.pages(
+            list[ReviewResponse], self._path, needs=READ_REPOSITORY, limit=PAGE
+        ):
             submitted = [review for review in page if review.is_submitted]
             reviews.add(
                 review.comment(self._page_url) for review in submitted if review.body.strip()

@@ -1,9 +1,9 @@
 """Access to GitHub's API with a connection's credential: a token, or an App and its tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from agentjobs.forges.connection import Connection
@@ -15,8 +15,7 @@ from agentjobs.forges.github.app import (
     choose_permissions,
 )
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
-from agentjobs.forges.http.traffic import ConnectionTraffic
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.forges.protocol import ForgeError, RepoAddress
 
 _VERSION = "2022-11-28"
 
@@ -36,19 +35,17 @@ class GitHubAccess:
         self,
         connection: Connection,
         credential: str,
-        session: aiohttp.ClientSession,
         retry_budget: RetryBudget,
         tokens: TokenCache,
-        traffic: ConnectionTraffic,
+        new_api: Callable[..., PlatformApi],
     ) -> None:
         self.is_app = connection.kind == "app"
         self.app_id = connection.app_id
         self._connection = connection
         self._credential = credential
-        self._session = session
         self._retry_budget = retry_budget
         self._tokens = tokens
-        self._traffic = traffic
+        self._new_api = new_api
         self._base_url = api_url(connection.url)
 
     def api(self, scope: Scope) -> PlatformApi:
@@ -58,16 +55,11 @@ class GitHubAccess:
         def renew() -> bool:
             return self.is_app and self._tokens.forget(self._key(scope))
 
-        return PlatformApi(
-            self._session,
-            self._base_url,
-            platform="GitHub",
-            headers=headers,
-            retry_budget=self._retry_budget,
-            renew=renew,
-            is_fresh=lambda: self.is_fresh(scope),
-            traffic=self._traffic,
-        )
+        is_fresh = partial(self.is_fresh, scope)
+        return self._new_api(self._base_url, headers, renew=renew, is_fresh=is_fresh)
+
+    def api_for(self, repo: RepoAddress) -> PlatformApi:
+        return self.api(Scope(repo.external_id, repo.full_name))
 
     def as_app(self, retry_budget: RetryBudget | None = None) -> PlatformApi:
         """For requests that only the App itself may make."""
@@ -76,13 +68,9 @@ class GitHubAccess:
             app_id, now = self._connection.app_id or "", self._retry_budget.time_of_day()
             return _headers(app_jwt(app_id, self._credential, now))
 
-        return PlatformApi(
-            self._session,
-            self._base_url,
-            platform="GitHub",
-            headers=headers,
-            retry_budget=retry_budget or self._retry_budget,
-        )
+        # The App has another rate limit than its installations.
+        budget = retry_budget or self._retry_budget
+        return self._new_api(self._base_url, headers, retry_budget=budget, traffic=None)
 
     async def installation(self, api: PlatformApi) -> Installation:
         try:

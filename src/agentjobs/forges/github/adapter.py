@@ -2,13 +2,11 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import aiohttp
 import msgspec
 
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitTransport
+from agentjobs.forges.adapter import Adapter, GitAccess, register_signing_key
 from agentjobs.forges.github.access import App, GitHubAccess
 from agentjobs.forges.github.app import (
     EXTRA_PERMISSIONS,
@@ -32,12 +30,10 @@ from agentjobs.forges.github.responses import (
 )
 from agentjobs.forges.github.signed_commits import create_signed_commit
 from agentjobs.forges.github.statuses import StatusWriter
-from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.client import ApiError, PlatformApi, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.responses import decode_as
-from agentjobs.forges.http.traffic import TrafficRegistry
 from agentjobs.forges.http.urls import repo_path
-from agentjobs.forges.latest_repository import LatestRepository
 from agentjobs.forges.protocol import (
     MAX_OPEN_PULLS,
     Account,
@@ -56,12 +52,9 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
-from agentjobs.forges.signing_keys import register_signing_key
-from agentjobs.forges.validate import validate
 from agentjobs.git.identity import Identity
-from agentjobs.git.remote import Remote, basic_authorization
+from agentjobs.git.remote import basic_authorization
 
-_NAME = "GitHub"
 _METADATA = "Metadata: read-only"
 _CONTENTS = "Contents: read and write"
 _SIGNING_KEYS = "SSH signing keys: read and write (classic: scope write:ssh_signing_key)"
@@ -72,61 +65,36 @@ _ALL = Scope()
 Result = TypeVar("Result")
 
 
-class GitHub:
+class GitHub(Adapter):
     """`tokens` caches the installation tokens of Apps across connections and requests."""
 
     platform = "github"
+    title = "GitHub"
     merge_methods: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
 
-    def __init__(
-        self,
-        connection: Connection,
-        credential: str,
-        session: aiohttp.ClientSession,
-        git_transport: GitTransport,
-        retry_budget: RetryBudget,
-        tokens: TokenCache | None = None,
-        traffic: TrafficRegistry | None = None,
-    ) -> None:
-        self._url = connection.url.rstrip("/")
-        self._git_transport = git_transport
-        self._retry_budget = retry_budget
-        self._latest = LatestRepository(retry_budget.time_of_day)
-        self._traffic = (traffic or TrafficRegistry()).of(connection.id, credential)
+    def __init__(self, *arguments: Any, tokens: TokenCache | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        cache = tokens or TokenCache()
         self._access = GitHubAccess(
-            connection, credential, session, retry_budget, tokens or TokenCache(), self._traffic
+            self.connection, self.credential, self.retry_budget, cache, self.new_api
         )
         self.hooks = GitHubHooks(self._access)
 
     async def check(self) -> Account:
         return await (self._check_app() if self._access.is_app else self._check_token())
 
-    @contextlib.asynccontextmanager
-    async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:  # noqa: ARG002 - GitHub uses the connection's credential
-        # The name may belong to another repository by now, and a cached token may be revoked; git
-        # would notice neither. A sync has just asked.
-        remote_repo = self._latest.take(repo) or await self.repository(repo)
+    async def git_access(self, repo: RepoAddress) -> GitAccess:
         token = await self._access.token(_scope(repo))
-        url = f"{self._url}{build_path(*remote_repo.full_name.split('/'))}.git"
-        async with self._git_transport.connect(
-            url,
-            basic_authorization("x-access-token", token),
-            is_fresh=self._access.is_fresh(_scope(repo)),
-        ) as remote:
-            yield remote
+        return GitAccess(
+            basic_authorization("x-access-token", token), self._access.is_fresh(_scope(repo))
+        )
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
         if not self._access.is_app:
-            api = self._access.api(_ALL)
-            async for page in api.pages(
-                list[Repository],
-                "/user/repos",
-                needs=_METADATA,
-                bounds=ALL_REPOSITORIES,
-                per_page=100,
+            async for repository in self._access.api(_ALL).items(
+                Repository, "/user/repos", needs=_METADATA, bounds=ALL_REPOSITORIES, per_page=100
             ):
-                for repository in page:
-                    yield validate(_NAME, repository.to_remote())
+                yield self.validate(repository.to_remote())
             return
         # The permissions in GitHub's response describe a person, which an App is not.
         granted = (await self._access.installation(self._access.as_app())).permissions
@@ -137,7 +105,7 @@ class GitHub:
             RepositoryPage, path, needs=_METADATA, bounds=ALL_REPOSITORIES, per_page=100
         ):
             for repository in part.repositories:
-                yield validate(_NAME, repository.to_remote(may_push=may_push))
+                yield self.validate(repository.to_remote(may_push=may_push))
 
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
         api = self._access.api(_scope(repo))
@@ -148,8 +116,8 @@ class GitHub:
                 " connect it again.",
                 "gone",
             )
-        remote = validate(_NAME, response.to_remote(may_push=True if self._access.is_app else None))
-        self._latest.put(repo, remote)
+        remote = self.validate(response.to_remote(may_push=True if self._access.is_app else None))
+        self.put_latest(repo, remote)
         if not (remote.default_branch and response.may_be_empty):
             return remote
         has_commits = await _has_branch(api, remote.full_name, remote.default_branch)
@@ -165,12 +133,12 @@ class GitHub:
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         pull = await self._pulls(repo, repo.full_name).of_branch(branch)
-        return None if pull is None else validate(_NAME, pull.branch_pull)
+        return None if pull is None else self.validate(pull.branch_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         api = self._access.api(_scope(repo))
         pull = await api.get_as(Pull, f"{repo_path(repo.full_name)}/pulls/{number}", needs=PULLS)
-        return validate(_NAME, pull.remote_pull)
+        return self.validate(pull.remote_pull)
 
     async def merge_pull(
         self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
@@ -193,7 +161,7 @@ class GitHub:
             direction="desc",
             per_page=MAX_OPEN_PULLS,
         )
-        return [validate(_NAME, pull.remote_pull) for pull in pulls]
+        return [self.validate(pull.remote_pull) for pull in pulls]
 
     async def comments(
         self, repo: RepoAddress, number: int, cursor: CommentCursor
@@ -210,7 +178,7 @@ class GitHub:
         return role is not None and role.may_write
 
     async def identity_of(self, login: str) -> Identity | None:
-        return await identity_of_login(self._access.api(_ALL), self._url, login)
+        return await identity_of_login(self._access.api(_ALL), self.url, login)
 
     async def create_signed_commit(self, repo: RepoAddress, ref: str, commit: NewCommit) -> None:
         api = self._access.api(_scope(repo))
@@ -230,7 +198,7 @@ class GitHub:
         api = self._access.api(Scope(full_name=full_name))
         path = f"{repo_path(full_name)}/issues/{number}"
         response = await api.get_as(IssueResponse, path, needs=ISSUES)
-        return validate(_NAME, response.issue(full_name))
+        return self.validate(response.issue(full_name))
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
         repo = RepoAddress("", full_name, "")
@@ -264,19 +232,19 @@ class GitHub:
             rate_limit=await self._installation_limit(),
             identity=await self.identity_of(f"{app.slug}[bot]"),
         )
-        return validate(_NAME, account)
+        return self.validate(account)
 
     async def _installation_limit(self) -> RateLimit | None:
         """The limit of the installation: the App itself has another one."""
         with contextlib.suppress(ForgeError):
             # This request does not count.
             await self._access.api(_ALL).get("/rate_limit")
-        return self._traffic.rate_limit
+        return self.traffic.rate_limit
 
     async def _check_token(self) -> Account:
         api = self._access.api(_ALL)
         response = await api.request("GET", "/user")
-        user = decode_as(_NAME, response, User)
+        user = decode_as(self.title, response, User)
         # Only classic tokens have scopes.
         header = response.headers.get("X-OAuth-Scopes")
         scopes = None if header is None else {scope.strip() for scope in header.split(",")}
@@ -285,10 +253,10 @@ class GitHub:
             is_own=False,
             missing=_missing_scopes(scopes, _CLASSIC_SCOPES),
             missing_extras=_missing_scopes(scopes, _EXTRA_CLASSIC_SCOPES),
-            rate_limit=self._traffic.rate_limit,
-            identity=await identity_of_token(api, self._url, user),
+            rate_limit=self.traffic.rate_limit,
+            identity=await identity_of_token(api, self.url, user),
         )
-        return validate(_NAME, account)
+        return self.validate(account)
 
     async def _follow_rename(
         self, repo: RepoAddress, write: Callable[[RepositoryPulls], Awaitable[Result]]
@@ -303,7 +271,7 @@ class GitHub:
         return await write(self._pulls(repo, current.full_name))
 
     def _pulls(self, repo: RepoAddress, full_name: str) -> RepositoryPulls:
-        return RepositoryPulls(self._access.api(_scope(repo)), self._retry_budget, full_name)
+        return RepositoryPulls(self._access.api(_scope(repo)), self.retry_budget, full_name)
 
 
 def _scope(repo: RepoAddress) -> Scope:

@@ -1,15 +1,14 @@
 """Webhooks on GitHub: of a repository, and the one of an App."""
 
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from agentjobs.forges.github.access import GitHubAccess
-from agentjobs.forges.github.app import Scope
-from agentjobs.forges.hook_requests import delete_hook, missing_as_denied
 from agentjobs.forges.http.client import PlatformApi
-from agentjobs.forges.http.urls import repo_path
-from agentjobs.forges.protocol import RemoteHook, RepoAddress
+from agentjobs.forges.protocol import RemoteHook
+from agentjobs.forges.repository_hooks import RepositoryHooks
 from agentjobs.forges.text import one_line
 
 EVENTS = (
@@ -20,7 +19,6 @@ EVENTS = (
     "push",
     "repository",
 )
-_NEEDS = "Webhooks: read and write (with a classic token, the role admin in the repository)"
 _MAX_DELIVERY_CHARACTERS = 200
 
 
@@ -69,8 +67,12 @@ class AppDelivery(msgspec.Struct, frozen=True):
         return not 200 <= self.status_code < 300
 
 
-class GitHubHooks:
+class GitHubHooks(RepositoryHooks):
+    response = Hook
+    needs = "Webhooks: read and write (with a classic token, the role admin in the repository)"
+
     def __init__(self, access: GitHubAccess) -> None:
+        super().__init__(access.api_for)
         self._access = access
 
     async def shared(self) -> RemoteHook | None:
@@ -90,17 +92,8 @@ class GitHubHooks:
             delivery="" if latest is None else _line(f"{latest.status_code} {latest.status}"),
         )
 
-    async def of_repository(self, repo: RepoAddress) -> list[RemoteHook]:
-        hooks: list[RemoteHook] = []
-        with missing_as_denied():
-            async for page in self._api(repo).pages(
-                list[Hook], _path(repo), needs=_NEEDS, per_page=100
-            ):
-                hooks += [hook.remote for hook in page]
-        return hooks
-
-    async def create(self, repo: RepoAddress, url: str, secret: str) -> RemoteHook:
-        body = {
+    def body(self, url: str, secret: str) -> dict[str, Any]:
+        return {
             "name": "web",
             "active": True,
             "events": list(EVENTS),
@@ -111,16 +104,6 @@ class GitHubHooks:
                 "insecure_ssl": "0",
             },
         }
-        with missing_as_denied():
-            return (
-                await self._api(repo).send_as(Hook, "POST", _path(repo), body, needs=_NEEDS)
-            ).remote
-
-    async def delete(self, repo: RepoAddress, hook_id: str) -> None:
-        await delete_hook(self._api(repo), _path(repo), hook_id)
-
-    def _api(self, repo: RepoAddress) -> PlatformApi:
-        return self._access.api(Scope(repo.external_id, repo.full_name))
 
 
 async def app_hook_url(api: PlatformApi) -> str:
@@ -138,7 +121,3 @@ def _delivery_text(response: HookResponse) -> str:
 
 def _line(text: str) -> str:
     return one_line(text, _MAX_DELIVERY_CHARACTERS).strip()
-
-
-def _path(repo: RepoAddress) -> str:
-    return f"{repo_path(repo.full_name)}/hooks"

@@ -5,8 +5,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.forges.github.responses import User
-from agentjobs.forges.http.client import PlatformApi, build_path
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.forges.http.client import PlatformApi
 from agentjobs.git.identity import Identity
 
 
@@ -24,25 +23,14 @@ class Email(msgspec.Struct, frozen=True):
 
 async def identity_of_login(api: PlatformApi, url: str, login: str) -> Identity | None:
     """Of a person, or of an App as `<slug>[bot]`; None if GitHub does not know the login."""
-    try:
-        user = await api.get_as(User, build_path("users", login))
-    except ForgeError as error:
-        if error.is_temporary:
-            raise
-        return None
-    return _with_noreply_address(user, url, user.login)
+    user = await api.get_unless_refused(User, "users", login)
+    return None if user is None else _with_noreply_address(user, url, user.login)
 
 
 async def identity_of_token(api: PlatformApi, url: str, user: User) -> Identity | None:
     """With the account's primary address if the token may read it and it is public."""
     name = user.name or user.login
-    try:
-        emails = await api.get_as(list[Email], "/user/emails")
-    except ForgeError as error:
-        if error.is_temporary:
-            raise
-        emails = []
-    for email in emails:
+    for email in await api.get_unless_refused(list[Email], "user", "emails") or ():
         if email.is_usable:
             return Identity.clean(name, email.email)
     return _with_noreply_address(user, url, name)

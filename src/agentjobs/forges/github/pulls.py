@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
 
-from agentjobs.forges.adoption import ExistingPull, is_adoptable
+from agentjobs.forges.adoption import find_adoptable, send_once
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.github.responses import IssueComment, Pull, newest_of_branch
 from agentjobs.forges.github.reviews import PullReviews
@@ -52,18 +52,9 @@ class RepositoryPulls:
         self.path = build_path("repos", self._owner, name)
 
     async def of_branch(self, branch: str) -> Pull | None:
-        pulls: list[Pull] = []
-        pages = self._api.pages(
-            list[Pull],
-            f"{self.path}/pulls",
-            needs=PULLS,
-            head=f"{self._owner}:{branch}",
-            state="all",
-            per_page=100,
-        )
-        async for page in pages:
-            pulls += [pull for pull in page if pull.head.ref == branch]
-        return newest_of_branch(pulls, branch)
+        head, path = f"{self._owner}:{branch}", f"{self.path}/pulls"
+        pulls = self._api.items(Pull, path, needs=PULLS, head=head, state="all", per_page=100)
+        return newest_of_branch([pull async for pull in pulls], branch)
 
     async def open(self, request: PullRequestRequest) -> PullRequest:
         pull = find_adoptable(await self.of_branch(request.head_branch), request)
@@ -99,31 +90,23 @@ class RepositoryPulls:
         return [*newer.oldest_first, *await reviews.newer_comments(cursor)]
 
     async def comment(self, number: int, text: str, needs: str) -> None:
-        body = truncate(text, MAX_BODY_CHARACTERS)
-        attempt = 0
-        while True:
-            try:
-                await self._api.post(f"{self._issue(number)}/comments", {"body": body}, needs=needs)
-                return
-            except ApiError as error:
-                if not error.is_temporary or error.is_unprocessed:
-                    raise
-                # The comment may have been written despite the error.
-                if await self._has_recent_comment(number, body):
-                    return
-                if not await self._retry_budget.wait_before_retry(error, attempt):
-                    raise
-            attempt += 1
+        body, path = truncate(text, MAX_BODY_CHARACTERS), f"{self._issue(number)}/comments"
+        await send_once(
+            self._retry_budget,
+            lambda: self._api.post(path, {"body": body}, needs=needs),
+            lambda: self._find_recent_comment(number, body),
+        )
 
-    async def _has_recent_comment(self, number: int, text: str) -> bool:
+    async def _find_recent_comment(self, number: int, text: str) -> IssueComment | None:
         checked = 0
         async for page in self._latest(number):
-            if any(comment.body == text for comment in page):
-                return True
+            for comment in page:
+                if comment.body == text:
+                    return comment
             checked += len(page)
             if checked >= _MAX_CHECKED_COMMENTS:
                 break
-        return False
+        return None
 
     def _latest(self, number: int) -> AsyncIterator[list[IssueComment]]:
         path = f"{self._issue(number)}/comments"
@@ -136,30 +119,33 @@ class RepositoryPulls:
         )
 
     async def _create_or_adopt(self, request: PullRequestRequest, notes: list[str]) -> Pull:
-        attempt = 0
         draft = request.draft
         new_branch_waits = iter(_NEW_BRANCH_WAITS)
-        while True:
-            try:
-                return await self._create(request, draft)
-            except ApiError as error:
-                if not error.is_temporary and error.status != _UNPROCESSABLE:
-                    raise
-                # It may exist despite the error, or a concurrent attempt may have opened it.
-                existing = find_adoptable(await self.of_branch(request.head_branch), request)
-                if existing is not None:
-                    return existing
-                if draft and "draft" in str(error).lower():
-                    draft = False
-                    notes.append(_NOT_A_DRAFT)
-                elif "head" in error.invalid_fields:
-                    seconds = next(new_branch_waits, None)
-                    if seconds is None:
-                        raise
-                    await self._retry_budget.pause("GitHub does not know the branch yet", seconds)
-                elif not await self._retry_budget.wait_before_retry(error, attempt):
-                    raise
-            attempt += 1
+
+        async def find() -> Pull | None:
+            return find_adoptable(await self.of_branch(request.head_branch), request)
+
+        async def change_request(error: ApiError) -> bool:
+            nonlocal draft
+            if draft and "draft" in str(error).lower():
+                draft = False
+                notes.append(_NOT_A_DRAFT)
+                return True
+            if "head" not in error.invalid_fields:
+                return False
+            seconds = next(new_branch_waits, None)
+            if seconds is None:
+                raise error
+            await self._retry_budget.pause("GitHub does not know the branch yet", seconds)
+            return True
+
+        return await send_once(
+            self._retry_budget,
+            lambda: self._create(request, draft),
+            find,
+            may_exist=lambda error: error.is_temporary or error.status == _UNPROCESSABLE,
+            change_request=change_request,
+        )
 
     async def _create(self, request: PullRequestRequest, draft: bool) -> Pull:
         body = {
@@ -219,14 +205,6 @@ def _hint(reason: ForgeError) -> str:
     """GitHub does not say that the App may not see teams."""
     is_invisible = "Could not resolve to a node" in str(reason)
     return " Grant the App the permission “Organization members: read-only”." * is_invisible
-
-
-def find_adoptable(existing: Pull | None, request: PullRequestRequest) -> Pull | None:
-    """None if a new one should be opened. Raises ForgeError if neither is possible."""
-    known = None
-    if existing is not None:
-        known = ExistingPull(existing.number, existing.pull_state, existing.head.sha)
-    return existing if is_adoptable(known, request) else None
 
 
 def split_reviewers(names: Iterable[str], *, owner: str, author: str) -> Reviewers:

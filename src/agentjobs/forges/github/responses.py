@@ -92,6 +92,10 @@ class Pull(msgspec.Struct, frozen=True):
         return "open" if self.state == "open" else "closed"
 
     @property
+    def head_commit(self) -> str:
+        return self.head.sha
+
+    @property
     def remote_pull(self) -> RemotePull:
         return RemotePull(
             number=self.number,

@@ -3,15 +3,12 @@
 Merge requests are pull requests everywhere else.
 """
 
-import contextlib
 from collections.abc import AsyncIterator, Mapping
-from urllib.parse import quote
+from typing import Any
 
-import aiohttp
-
+from agentjobs.forges.adapter import Adapter, GitAccess, register_signing_key
+from agentjobs.forges.adoption import send_once
 from agentjobs.forges.comments import NewerComments
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitlab.hooks import GitLabHooks
 from agentjobs.forges.gitlab.merging import merge_when_checked
 from agentjobs.forges.gitlab.pulls import NEEDS, MergeRequests, find_user
@@ -26,11 +23,8 @@ from agentjobs.forges.gitlab.responses import (
     User,
     escape_quick_actions,
 )
-from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.http.client import ApiError, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
-from agentjobs.forges.http.responses import decode_as
-from agentjobs.forges.http.traffic import TrafficRegistry
-from agentjobs.forges.latest_repository import LatestRepository
 from agentjobs.forges.protocol import (
     MAX_OPEN_PULLS,
     STATUS_NAME,
@@ -39,7 +33,6 @@ from agentjobs.forges.protocol import (
     Comment,
     CommentCursor,
     CommitStatus,
-    ForgeError,
     Issue,
     MergeMethod,
     PullRequest,
@@ -48,12 +41,9 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
-from agentjobs.forges.signing_keys import register_signing_key
-from agentjobs.forges.validate import validate
 from agentjobs.git.identity import Identity
-from agentjobs.git.remote import Remote, basic_authorization
+from agentjobs.git.remote import basic_authorization
 
-_NAME = "GitLab"
 _SCOPE = "scope api"
 _BAD_REQUEST = 400
 _MAX_DESCRIPTION = 255
@@ -63,56 +53,20 @@ _STATES = {"pending": "running", "success": "success", "failure": "failed", "neu
 _KNOWN_BEFORE_STOPPING = 20
 
 
-class GitLab:
+class GitLab(Adapter):
     platform = "gitlab"
+    title = "GitLab"
     # A rebase changes the source branch first, and a project prescribes whether commits are merged
     # by a merge commit.
     merge_methods: tuple[MergeMethod, ...] = ("merge", "squash")
 
-    def __init__(
-        self,
-        connection: Connection,
-        credential: str,
-        session: aiohttp.ClientSession,
-        git_transport: GitTransport,
-        retry_budget: RetryBudget,
-        traffic: TrafficRegistry | None = None,
-    ) -> None:
-        self._url = connection.url.rstrip("/")
-        self._token = credential
-        self._git_transport = git_transport
-        self._retry_budget = retry_budget
-        self._latest = LatestRepository(retry_budget.time_of_day)
-        self._traffic = (traffic or TrafficRegistry()).of(connection.id, credential)
-        self._api = PlatformApi(
-            session,
-            f"{self._url}/api/v4",
-            platform=_NAME,
-            headers=self._headers,
-            retry_budget=retry_budget,
-            traffic=self._traffic,
-        )
-        self.hooks = GitLabHooks(self._api)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._api = self.new_api(f"{self.url}/api/v4", self._headers)
+        self.hooks = GitLabHooks(lambda _: self._api)
 
-    @contextlib.asynccontextmanager
-    async def open_remote(
-        self,
-        repo: RepoAddress,
-        credential: str,  # noqa: ARG002 - GitLab uses the connection's credential
-    ) -> AsyncIterator[Remote]:
-        # Looked up by ID: the old name may belong to another project by now.
-        # A sync has just asked.
-        latest = self._latest.take(repo)
-        if latest is None:
-            project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
-            full_name = project.path_with_namespace
-        else:
-            full_name = latest.full_name
-        url = f"{self._url}/{quote(full_name)}.git"
-        async with self._git_transport.connect(
-            url, basic_authorization("oauth2", self._token)
-        ) as remote:
-            yield remote
+    async def git_access(self, repo: RepoAddress) -> GitAccess:  # noqa: ARG002 - one token for all
+        return GitAccess(basic_authorization("oauth2", self.credential))
 
     async def check(self) -> Account:
         user = await self._api.get_as(User, "/user", needs=_SCOPE)
@@ -121,10 +75,10 @@ class GitLab:
             user.username,
             user.is_own,
             missing,
-            rate_limit=self._traffic.rate_limit,
-            identity=user.identity(self._url),
+            rate_limit=self.traffic.rate_limit,
+            identity=user.identity(self.url),
         )
-        return validate(_NAME, account)
+        return self.validate(account)
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
         # Keyset pagination by ID is the only one that GitLab does not limit.
@@ -144,14 +98,14 @@ class GitLab:
             for project in page:
                 # The list leaves out permissions inherited from a parent group, but it has only
                 # projects with at least the role Developer.
-                yield validate(_NAME, project.to_remote(may_push=True))
+                yield self.validate(project.to_remote(may_push=True))
 
     async def repository(self, repo: RepoAddress) -> RemoteRepository:
         project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
         is_granted = project.permissions is not None and project.permissions.may_push
         may_push = is_granted or await self._may_push_as_member(project.id)
-        remote = validate(_NAME, project.to_remote(may_push=may_push))
-        self._latest.put(repo, remote)
+        remote = self.validate(project.to_remote(may_push=may_push))
+        self.put_latest(repo, remote)
         return remote
 
     async def open_pull_request(
@@ -164,19 +118,19 @@ class GitLab:
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         merge_request = await self._merge_requests(repo).of_branch(branch)
-        return None if merge_request is None else validate(_NAME, merge_request.branch_pull)
+        return None if merge_request is None else self.validate(merge_request.branch_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         path = _merge_request(repo, number)
         merge_request = await self._api.get_as(MergeRequest, path, needs=NEEDS)
-        return validate(_NAME, merge_request.remote_pull)
+        return self.validate(merge_request.remote_pull)
 
     async def merge_pull(
         self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
     ) -> None:
         await merge_when_checked(
             self._api,
-            self._retry_budget,
+            self.retry_budget,
             _merge_request(repo, number),
             squash=method == "squash",
             head_commit=head_commit,
@@ -196,7 +150,7 @@ class GitLab:
             sort="desc",
             per_page=MAX_OPEN_PULLS,
         )
-        return [validate(_NAME, each.remote_pull) for each in merge_requests]
+        return [self.validate(each.remote_pull) for each in merge_requests]
 
     async def comments(
         self, repo: RepoAddress, number: int, cursor: CommentCursor
@@ -205,8 +159,8 @@ class GitLab:
 
         Notes on lines and in reviews are part of the same sequence.
         """
-        page_url = f"{self._url}/{repo.full_name}/-/merge_requests/{number}"
-        newer = NewerComments(_NAME, cursor.comments)
+        page_url = f"{self.url}/{repo.full_name}/-/merge_requests/{number}"
+        newer = NewerComments(self.title, cursor.comments)
         known = 0
         async for page in self._newest_notes(_merge_request(repo, number)):
             newer.add(note.comment(page_url) for note in page if not note.system)
@@ -224,7 +178,7 @@ class GitLab:
 
     async def identity_of(self, login: str) -> Identity | None:
         user = await find_user(self._api, login)
-        return None if user is None else user.identity(self._url)
+        return None if user is None else user.identity(self.url)
 
     async def register_signing_key(self, title: str, public_key: str) -> None:
         body = {"title": title, "key": public_key, "usage_type": "signing"}
@@ -248,26 +202,26 @@ class GitLab:
 
     async def issue(self, full_name: str, number: int) -> Issue:
         response = await self._api.get_as(IssueResponse, _issue(full_name, number), needs=_SCOPE)
-        return validate(_NAME, response.issue(full_name))
+        return self.validate(response.issue(full_name))
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
         await self._write_note(_issue(full_name, number), text)
 
     def _merge_requests(self, repo: RepoAddress) -> MergeRequests:
-        return MergeRequests(self._api, self._retry_budget, _project(repo))
+        return MergeRequests(self._api, self.retry_budget, _project(repo))
 
     async def _headers(self) -> Mapping[str, str]:
-        return {"PRIVATE-TOKEN": self._token}
+        return {"PRIVATE-TOKEN": self.credential}
 
     async def _missing(self) -> tuple[str, ...]:
         try:
-            response = await self._api.request("GET", "/personal_access_tokens/self", needs=_SCOPE)
-        except ForgeError as error:
+            token = await self._api.get_as(Token, "/personal_access_tokens/self", needs=_SCOPE)
+        except ApiError as error:
             # Before 15.5 a token could not read its own scopes.
             if error.fault in {"gone", "refused"}:
                 return ()
             raise
-        return () if "api" in decode_as(_NAME, response, Token).scopes else (_SCOPE,)
+        return () if "api" in token.scopes else (_SCOPE,)
 
     async def _may_push_as_member(self, project_id: int) -> bool:
         """Includes groups that the project is shared with, which the project does not list."""
@@ -292,21 +246,16 @@ class GitLab:
 
     async def _write_note(self, path: str, text: str) -> None:
         body = escape_quick_actions(text)
-        attempt = 0
-        while True:
-            try:
-                await self._api.post(f"{path}/notes", {"body": body}, needs=NEEDS)
-                return
-            except ApiError as error:
-                if error.is_unprocessed or not error.is_temporary:
-                    raise
-                # The note may have been written despite the error.
-                latest: list[Note] = await anext(self._newest_notes(path), [])
-                if body.strip() in {note.body.strip() for note in latest}:
-                    return
-                if not await self._retry_budget.wait_before_retry(error, attempt):
-                    raise
-            attempt += 1
+
+        async def find() -> Note | None:
+            latest: list[Note] = await anext(self._newest_notes(path), [])
+            return next((note for note in latest if note.body.strip() == body.strip()), None)
+
+        await send_once(
+            self.retry_budget,
+            lambda: self._api.post(f"{path}/notes", {"body": body}, needs=NEEDS),
+            find,
+        )
 
 
 def _project(repo: RepoAddress) -> str:

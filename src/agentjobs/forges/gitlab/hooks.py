@@ -1,13 +1,14 @@
 """Webhooks of a project on GitLab."""
 
+from typing import Any
+
 import msgspec
 
-from agentjobs.forges.hook_requests import delete_hook, missing_as_denied
-from agentjobs.forges.http.client import PlatformApi, build_path
+from agentjobs.forges.http.client import build_path
 from agentjobs.forges.protocol import RemoteHook, RepoAddress
+from agentjobs.forges.repository_hooks import RepositoryHooks
 from agentjobs.forges.text import one_line
 
-_NEEDS = "role Maintainer, scope api"
 _DISABLED = "disabled"
 _PAUSED = "temporarily_disabled"
 
@@ -46,22 +47,15 @@ class Hook(msgspec.Struct, frozen=True):
         return ""
 
 
-class GitLabHooks:
-    def __init__(self, api: PlatformApi) -> None:
-        self._api = api
+class GitLabHooks(RepositoryHooks):
+    response = Hook
+    needs = "role Maintainer, scope api"
 
-    async def shared(self) -> RemoteHook | None:
-        return None
+    def path(self, repo: RepoAddress) -> str:
+        return f"{build_path('projects', repo.external_id or repo.full_name)}/hooks"
 
-    async def of_repository(self, repo: RepoAddress) -> list[RemoteHook]:
-        hooks: list[RemoteHook] = []
-        with missing_as_denied():
-            async for page in self._api.pages(list[Hook], _path(repo), needs=_NEEDS, per_page=100):
-                hooks += [hook.remote for hook in page]
-        return hooks
-
-    async def create(self, repo: RepoAddress, url: str, secret: str) -> RemoteHook:
-        body = {
+    def body(self, url: str, secret: str) -> dict[str, Any]:
+        return {
             "url": url,
             "token": secret,
             "push_events": True,
@@ -69,12 +63,3 @@ class GitLabHooks:
             "note_events": True,
             "enable_ssl_verification": True,
         }
-        with missing_as_denied():
-            return (await self._api.send_as(Hook, "POST", _path(repo), body, needs=_NEEDS)).remote
-
-    async def delete(self, repo: RepoAddress, hook_id: str) -> None:
-        await delete_hook(self._api, _path(repo), hook_id)
-
-
-def _path(repo: RepoAddress) -> str:
-    return f"{build_path('projects', repo.external_id or repo.full_name)}/hooks"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from agentjobs.forges.adoption import ExistingPull, is_adoptable
+from agentjobs.forges.adoption import find_adoptable, send_once
 from agentjobs.forges.gitlab.responses import (
     DRAFT_MARK,
     MergeRequest,
@@ -66,9 +66,8 @@ class MergeRequests:
         self._path = f"{project}/merge_requests"
 
     async def of_branch(self, branch: str) -> MergeRequest | None:
-        merge_requests: list[MergeRequest] = []
-        pages = self._api.pages(
-            list[MergeRequest],
+        merge_requests = self._api.items(
+            MergeRequest,
             self._path,
             needs=NEEDS,
             source_branch=branch,
@@ -77,9 +76,7 @@ class MergeRequests:
             sort="desc",
             per_page=100,
         )
-        async for page in pages:
-            merge_requests += page
-        return newest_of_branch(merge_requests)
+        return newest_of_branch([merge_request async for merge_request in merge_requests])
 
     async def open(self, request: PullRequestRequest) -> PullRequest:
         existing = find_adoptable(await self.of_branch(request.head_branch), request)
@@ -92,22 +89,23 @@ class MergeRequests:
     async def _create_or_adopt(
         self, request: PullRequestRequest, extras: dict[str, object]
     ) -> MergeRequest:
-        attempt = 0
-        while True:
-            try:
-                return await self._create(request, extras)
-            except ApiError as error:
-                if error.fault not in {"away", "refused", "unusable"}:
-                    raise
-                # It may exist despite the error, or a concurrent attempt may have opened it.
-                existing = find_adoptable(await self.of_branch(request.head_branch), request)
-                if existing is not None:
-                    return existing
-                if error.fault == "refused" and extras:
-                    extras = {}
-                elif not await self._retry_budget.wait_before_retry(error, attempt):
-                    raise
-            attempt += 1
+        async def find() -> MergeRequest | None:
+            return find_adoptable(await self.of_branch(request.head_branch), request)
+
+        async def drop_extras(error: ApiError) -> bool:
+            nonlocal extras
+            is_changed = error.fault == "refused" and bool(extras)
+            extras = {} if is_changed else extras
+            return is_changed
+
+        return await send_once(
+            self._retry_budget,
+            lambda: self._create(request, extras),
+            find,
+            # A concurrent attempt may have opened it.
+            may_exist=lambda error: error.fault in {"away", "refused", "unusable"},
+            change_request=drop_extras,
+        )
 
     async def _create(self, request: PullRequestRequest, extras: dict[str, object]) -> MergeRequest:
         body = {
@@ -179,16 +177,6 @@ class MergeRequests:
 
 def _pull_request(merge_request: MergeRequest, draft: bool, *notes: str) -> PullRequest:
     return validate("GitLab", PullRequest(merge_request.iid, merge_request.web_url, draft, notes))
-
-
-def find_adoptable(
-    existing: MergeRequest | None, request: PullRequestRequest
-) -> MergeRequest | None:
-    """None if a new one should be opened. Raises ForgeError if neither is possible."""
-    known = None
-    if existing is not None:
-        known = ExistingPull(existing.iid, existing.pull_state, existing.sha or "")
-    return existing if is_adoptable(known, request) else None
 
 
 async def find_user(api: PlatformApi, login: str) -> User | None:

@@ -139,6 +139,14 @@ class MergeRequest(msgspec.Struct, frozen=True):
         return self.source_project_id == self.target_project_id
 
     @property
+    def number(self) -> int:
+        return self.iid
+
+    @property
+    def head_commit(self) -> str:
+        return self.sha or ""
+
+    @property
     def pull_state(self) -> PullState:
         return _STATES[self.state]
 
@@ -153,7 +161,7 @@ class MergeRequest(msgspec.Struct, frozen=True):
     @property
     def remote_pull(self) -> RemotePull:
         return RemotePull(
-            self.iid, self.plain_title, self.pull_state, self.draft, self.sha or "", self.web_url
+            self.iid, self.plain_title, self.pull_state, self.draft, self.head_commit, self.web_url
         )
 
 

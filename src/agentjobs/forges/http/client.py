@@ -17,6 +17,7 @@ from yarl import URL
 from agentjobs.forges.http.list_bounds import USUAL, ListBounds, ListLimits, endless_list
 from agentjobs.forges.http.responses import (
     ApiError,
+    Relation,
     Response,
     decode,
     decode_as,
@@ -33,6 +34,8 @@ from agentjobs.forges.http.transport_errors import (
     redact_credentials,
 )
 from agentjobs.forges.http.urls import Query, build_path, build_url, resolve_same_origin
+from agentjobs.forges.protocol import ForgeError
+from agentjobs.forges.validate import parse_count
 
 __all__ = ["ApiError", "Headers", "PlatformApi", "RetryBudget", "build_path"]
 
@@ -46,6 +49,8 @@ _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
 Headers = Callable[[], Awaitable[Mapping[str, str]]]
 Shape = TypeVar("Shape")
+# The address of the page that follows a response; None if it is the last.
+Following = Callable[[URL, Response, ListLimits], URL | None]
 
 
 class PlatformApi:
@@ -54,7 +59,8 @@ class PlatformApi:
     `renew` is called when the credential was not accepted; it returns True if `headers` will
     return another one. While `is_fresh` returns True, the credential was issued so recently that
     some servers of the platform may not know it or its permissions yet. `traffic` is shared by all
-    requests of the connection.
+    requests of the connection. `numbers_pages`: pages of lists are requested by number, because
+    the platform's links to them may be wrong.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class PlatformApi:
         renew: Callable[[], bool] = lambda: False,
         is_fresh: Callable[[], bool] = lambda: False,
         traffic: ConnectionTraffic | None = None,
+        numbers_pages: bool = False,
     ) -> None:
         self.platform = platform
         self._session = session
@@ -78,6 +85,7 @@ class PlatformApi:
         self._renew = renew
         self._is_fresh = is_fresh
         self._traffic = traffic or ConnectionTraffic()
+        self._following: Following = _next_number if numbers_pages else self._next_link
 
     async def get(self, path: str, *, needs: str = "", **query: Query) -> Any:
         return decode(self.platform, await self.request("GET", path, needs=needs, **query))
@@ -112,6 +120,17 @@ class PlatformApi:
                 raise
             return None
 
+    async def get_unless_refused(
+        self, shape: type[Shape], *parts: str | int, needs: str = ""
+    ) -> Shape | None:
+        """The resource at a path; None for every error that is not temporary."""
+        try:
+            return await self.get_as(shape, build_path(*parts), needs=needs)
+        except ForgeError as error:
+            if error.is_temporary:
+                raise
+            return None
+
     async def send_as(
         self,
         shape: type[Shape],
@@ -123,6 +142,21 @@ class PlatformApi:
     ) -> Shape:
         return decode_as(self.platform, await self.request(method, path, body, needs=needs), shape)
 
+    async def items(
+        self,
+        item: type[Shape],
+        path: str,
+        *,
+        needs: str = "",
+        bounds: ListBounds = USUAL,
+        **query: Query,
+    ) -> AsyncIterator[Shape]:
+        """The items of all pages."""
+        page_type: type[list[Shape]] = list[item]  # type: ignore[valid-type]
+        async for page in self.pages(page_type, path, needs=needs, bounds=bounds, **query):
+            for value in page:
+                yield value
+
     async def pages(
         self,
         shape: type[Shape],
@@ -132,10 +166,10 @@ class PlatformApi:
         bounds: ListBounds = USUAL,
         **query: Query,
     ) -> AsyncIterator[Shape]:
-        """Each page, following the links to the next one."""
+        """Each page, as long as the platform has a next one."""
         url = self._address(path, query)
         response = await self._request("GET", url, None, needs)
-        async for page in self._linked_pages(shape, url, response, "next", needs, bounds):
+        async for page in self._pages(shape, url, response, self._following, needs, bounds):
             yield page
 
     async def pages_backwards(
@@ -153,40 +187,38 @@ class PlatformApi:
         """
         url = self._address(path, query)
         response = await self._request("GET", url, None, needs)
-        last = link_url(response, "last")
+        last = self._linked(url, response, "last")
         if last is None:
             # Either there is only one page, or the platform does not name the last one.
-            forward = self._linked_pages(shape, url, response, "next", needs, bounds)
+            forward = self._pages(shape, url, response, self._next_link, needs, bounds)
             for page in reversed([page async for page in forward]):
                 yield page
             return
-        url = self._linked(url, last)
-        response = await self._request("GET", url, None, needs)
-        async for page in self._linked_pages(shape, url, response, "prev", needs, bounds):
+        response = await self._request("GET", last, None, needs)
+        async for page in self._pages(shape, last, response, self._previous_link, needs, bounds):
             yield page
 
-    async def _linked_pages(
+    async def _pages(
         self,
         shape: type[Shape],
         url: URL,
         response: Response,
-        relation: Literal["next", "prev"],
+        following: Following,
         needs: str,
         bounds: ListBounds,
     ) -> AsyncIterator[Shape]:
         limits = ListLimits(self.platform, bounds)
         seen = {url}
         while True:
-            limits.count(response)
             page = decode_as(self.platform, response, shape)
-            limits.check_length(page)
+            limits.count(response, page)
             yield page
-            following = link_url(response, relation)
-            if following is None:
+            next_url = following(url, response, limits)
+            if next_url is None:
                 return
-            url = self._linked(url, following)
-            if url in seen:
+            if next_url in seen:
                 raise endless_list(self.platform)
+            url = next_url
             seen.add(url)
             response = await self._request("GET", url, None, needs)
 
@@ -297,12 +329,21 @@ class PlatformApi:
     def _address(self, path: str, query: Mapping[str, Query]) -> URL:
         return build_url(self._base_url, path, query)
 
-    def _linked(self, url: URL, link: str) -> URL:
-        """The address of another page of the list at `url`.
+    def _next_link(self, url: URL, response: Response, _: ListLimits) -> URL | None:
+        return self._linked(url, response, "next")
+
+    def _previous_link(self, url: URL, response: Response, _: ListLimits) -> URL | None:
+        return self._linked(url, response, "prev")
+
+    def _linked(self, url: URL, response: Response, relation: Relation) -> URL | None:
+        """The address of another page of the list at `url`; None if there is none.
 
         Servers behind a proxy may name their own host, port or path in links: then only the query
         is taken, and the connection's own address stays.
         """
+        link = link_url(response, relation)
+        if link is None:
+            return None
         target = resolve_same_origin(self._origin, url, link)
         if target is not None:
             return target
@@ -322,6 +363,14 @@ class PlatformApi:
                 "unusable",
             )
         return target
+
+
+def _next_number(url: URL, response: Response, read: ListLimits) -> URL | None:
+    """The page with the next number; None after an empty page, or once all items were read."""
+    total = parse_count(response.headers.get("X-Total-Count", ""))
+    if not read.page_length or (total is not None and read.items >= total):
+        return None
+    return url.update_query(page=int(url.query.get("page", "1")) + 1)
 
 
 def _with_defaults(headers: Mapping[str, str]) -> dict[str, str]:

@@ -22,20 +22,21 @@ class ListLimits:
     """Counts what was read of one list; a list beyond the bounds counts as endless."""
 
     def __init__(self, platform: str, bounds: ListBounds) -> None:
+        self.items = 0
+        self.page_length = 0
         self._platform = platform
         self._bounds = bounds
         self._pages = 0
         self._bytes = 0
 
-    def count(self, response: Response) -> None:
+    def count(self, response: Response, page: Any) -> None:
         """Raises ApiError beyond the bounds."""
+        self.page_length = len(page) if isinstance(page, list) else 0
+        self.items += self.page_length
         self._pages += 1
         self._bytes += len(response.body)
-        if self._pages > self._bounds.pages or self._bytes > self._bounds.size_bytes:
-            raise endless_list(self._platform)
-
-    def check_length(self, page: Any) -> None:
-        if isinstance(page, list) and len(page) > MAX_PAGE_LENGTH:
+        is_beyond = self._pages > self._bounds.pages or self._bytes > self._bounds.size_bytes
+        if is_beyond or self.page_length > MAX_PAGE_LENGTH:
             raise endless_list(self._platform)
 
 
