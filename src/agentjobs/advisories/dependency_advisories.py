@@ -11,7 +11,7 @@ from agentjobs.inventory.dependencies import DependencyView
 from agentjobs.inventory.model import Imported, Scope
 from agentjobs.json_fields import doc, known_values
 from agentjobs.settings.registries import ECOSYSTEMS
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, struct_of
 
 _decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
 _RANKS = {level: rank for rank, level in enumerate(reversed(LEVELS))}
@@ -121,12 +121,6 @@ def _rank(row: Row) -> tuple[int, str]:
 def _advisory(row: Row) -> DependencyAdvisory:
     members = _decode_advisories(row["advisory_ids"])
     names = {name for member in members for name in (member.id, *member.aliases)}
-    return DependencyAdvisory(
-        id=row["advisory_id"],
-        aliases=tuple(sorted(names - {row["advisory_id"]})),
-        severity=row["severity"],
-        score=row["score"],
-        summary=row["summary"],
-        fix_version=row["fix_version"],
-        fix_reason=row["fix_reason"],
-    )
+    main_id = row["advisory_id"]
+    aliases = tuple(sorted(names - {main_id}))
+    return struct_of(row, DependencyAdvisory, id=main_id, aliases=aliases)

@@ -9,7 +9,7 @@ import msgspec
 
 from agentjobs.advisories.sources.source import FeedWarning
 from agentjobs.clock import SECOND_MS
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs.store.leases import DueColumn, Lease, backoff_ms
 
@@ -175,5 +175,4 @@ def _limit(warnings: Sequence[FeedWarning]) -> list[FeedWarning]:
 
 
 def _feed(row: Row) -> Feed:
-    fields = {name: row[name] for name in Feed.__struct_fields__}
-    return Feed(**{**fields, "warnings": _decode_warnings(row["warnings"])})
+    return struct_of(row, Feed, warnings=_decode_warnings(row["warnings"]))

@@ -16,7 +16,7 @@ from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.inventory.model import Imported
 from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 
 _decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
 
@@ -247,9 +247,9 @@ def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
 
 
 def finding_view(row: Row) -> FindingView:
-    names = set(FindingView.__struct_fields__) - {"advisories", "direct", "fixture", "decision"}
-    return FindingView(
-        **{name: row[name] for name in names},
+    return struct_of(
+        row,
+        FindingView,
         advisories=_decode_advisories(row["advisory_ids"]),
         direct=bool(row["direct"]),
         fixture=bool(row["fixture"]),

@@ -12,7 +12,7 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.connections import health
 from agentjobs.connections import rows as connection_rows
-from agentjobs.connections.rows import connection_from_row, not_found
+from agentjobs.connections.rows import not_found
 from agentjobs.connections.validate import (
     name_taken,
     validate_credential,
@@ -26,7 +26,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.store.database import Database, IntegrityError, Row
+from agentjobs.store.database import Database, IntegrityError, Row, struct_of
 from agentjobs.store.in_transaction import in_transaction
 
 
@@ -102,7 +102,7 @@ async def list_connections(db: Database, organization: str) -> list[Connection]:
         " AND removed_at IS NULL ORDER BY name",
         organization_id=owner.id,
     )
-    return [connection_from_row(row) for row in rows]
+    return [struct_of(row, Connection) for row in rows]
 
 
 async def find_connection(db: Database, organization: str, name: str) -> Connection:
@@ -116,7 +116,7 @@ async def find_connection(db: Database, organization: str, name: str) -> Connect
     )
     if row is None:
         raise not_found(name)
-    return connection_from_row(row)
+    return struct_of(row, Connection)
 
 
 async def replace_credential(
@@ -156,7 +156,7 @@ async def open_credential(
     row = await _row(db, connection_id)
     if row is None:
         raise not_found(connection_id)
-    connection = connection_from_row(row)
+    connection = struct_of(row, Connection)
     return connection, _open_sealed(
         keys, connection, row["sealed"], seal_context(connection.organization_id, connection.id)
     )
@@ -169,7 +169,7 @@ async def open_hook_secret(
     row = await _row(db, connection_id)
     if row is None:
         return None
-    connection = connection_from_row(row)
+    connection = struct_of(row, Connection)
     return connection, _open_sealed(
         keys,
         connection,
@@ -181,7 +181,7 @@ async def open_hook_secret(
 async def load_connection(db: Database, connection_id: str) -> Connection | None:
     """None if it was removed."""
     row = await _row(db, connection_id)
-    return None if row is None else connection_from_row(row)
+    return None if row is None else struct_of(row, Connection)
 
 
 async def list_all_connections(db: Database) -> list[Connection]:
@@ -189,7 +189,7 @@ async def list_all_connections(db: Database) -> list[Connection]:
     rows = await db.fetch_all(
         "SELECT * FROM forge_connections WHERE removed_at IS NULL ORDER BY id"
     )
-    return [connection_from_row(row) for row in rows]
+    return [struct_of(row, Connection) for row in rows]
 
 
 def _new_hook_secret() -> str:

@@ -11,11 +11,7 @@ from agentjobs.organizations.sealing import Sealed
 from agentjobs.problems import Problem
 from agentjobs.repos.hook_rows import make_due
 from agentjobs.repos.sync_requests import retry_failed_syncs
-from agentjobs.store.database import Database, Row, Transaction
-
-
-def connection_from_row(row: Row) -> Connection:
-    return Connection(**{name: row[name] for name in Connection.__struct_fields__})
+from agentjobs.store.database import Database, Transaction
 
 
 def not_found(name: str) -> Problem:

@@ -17,7 +17,7 @@ from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.settings import Settings
 from agentjobs.settings.digest import configuration_digest, differing_settings, short_digest
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, Transaction, struct_of
 from agentjobs.store.database_clock import DATABASE_NOW
 
 HEARTBEAT_SECONDS = 10.0
@@ -128,9 +128,7 @@ async def delete_silent_processes(db: Database) -> None:
 async def list_processes(db: Database) -> list[ProcessInfo]:
     """Those that were alive within the last hour, the dead ones included."""
     rows = await db.fetch_all("SELECT * FROM processes ORDER BY hostname, id")
-    return [
-        ProcessInfo(**{name: row[name] for name in ProcessInfo.__struct_fields__}) for row in rows
-    ]
+    return [struct_of(row, ProcessInfo) for row in rows]
 
 
 async def running_instances(db: Database) -> set[str]:

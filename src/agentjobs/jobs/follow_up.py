@@ -41,7 +41,7 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Fault, Problem
 from agentjobs.pulls.local_forge import lock_pull
 from agentjobs.pulls.status_rows import request_status
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.tracing.spans import begin_trace
 
 _OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")
@@ -185,7 +185,7 @@ async def _follow_up(
 def _earlier(row: Row | None, job_id: str) -> EarlierJob:
     if row is None:
         raise job_not_found(job_id)
-    return EarlierJob(**{name: row[name] for name in EarlierJob.__struct_fields__})
+    return struct_of(row, EarlierJob)
 
 
 async def _with_current_name(tx: Transaction, earlier: EarlierJob) -> EarlierJob:

@@ -14,7 +14,7 @@ from agentjobs.organizations.pauses import wait_for_claims
 from agentjobs.problems import Problem
 from agentjobs.settings import Settings
 from agentjobs.settings.digest import short_digest
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 
 WorkerStatus = Literal["ready", "unready", "draining", "drained", "silent"]
 STATUSES: tuple[WorkerStatus, ...] = ("ready", "unready", "draining", "drained", "silent")
@@ -147,25 +147,18 @@ async def _remove(
 
 def _view(row: Row, now: int, settings: Settings, odd: set[str]) -> WorkerView:
     unreadiness = decode_unready(row["unready"])
-    return WorkerView(
-        id=row["id"],
-        hostname=row["hostname"],
+    return struct_of(
+        row,
+        WorkerView,
         status=worker_status(row, now, settings, unreadiness.sandbox_problem),
-        version=row["version"],
         configuration_digest=short_digest(row["configuration_digest"]),
         has_odd_configuration=row["id"] in odd,
         tags=msgspec.json.decode(row["tags"], type=list[str]),
-        slots=row["slots"],
-        running_jobs=row["running_jobs"],
         agents=msgspec.json.decode(row["agents"], type=list[str]),
         unready=unreadiness.agents,
         sandbox_problem=unreadiness.sandbox_problem,
         clock_ahead_seconds=unreadiness.clock_ahead_seconds,
-        started_at=row["started_at"],
-        heartbeat_at=row["heartbeat_at"],
         heartbeat_age_ms=max(now - row["heartbeat_at"], 0),
-        disk_free_bytes=row["disk_free_bytes"],
-        disk_total_bytes=row["disk_total_bytes"],
     )
 
 

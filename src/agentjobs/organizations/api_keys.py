@@ -12,7 +12,7 @@ from agentjobs.organizations.key_networks import join_networks, parse_networks, 
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.tokens import API_KEY_PREFIX, new_token, token_hash
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 
 Scope = Literal["read", "jobs", "pulls"]
 
@@ -285,6 +285,5 @@ async def _revoke(
 
 
 def _api_key(row: Row) -> ApiKey:
-    fields = {name: row[name] for name in ApiKey.__struct_fields__}
     networks = tuple(split_networks(row["allowed_networks"]))
-    return ApiKey(**fields | {"git_write": bool(row["git_write"]), "allowed_networks": networks})
+    return struct_of(row, ApiKey, git_write=bool(row["git_write"]), allowed_networks=networks)

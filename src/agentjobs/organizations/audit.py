@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from agentjobs.identifiers import first_id_at, new_id, time_of
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 
 ActorKind = Literal["user", "key", "operator", "service"]
 
@@ -181,6 +181,5 @@ def _first_id(at_ms: int) -> str:
 
 
 def _record(row: Row) -> AuditRecord:
-    fields = {name: row[name] for name in AuditRecord.__struct_fields__}
     details = msgspec.json.decode(row["details"], type=dict[str, Any])
-    return AuditRecord(**fields | {"details": details})
+    return struct_of(row, AuditRecord, details=details)

@@ -17,7 +17,7 @@ from agentjobs.organizations.key_networks import (
 )
 from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed, token_hash
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, StoreUnavailable, Transaction
+from agentjobs.store.database import Database, StoreUnavailable, Transaction, struct_of
 
 # The `key_id` of jobs that the service creates by itself.
 SERVICE_ID = "agentjobs"
@@ -111,15 +111,7 @@ class ApiKeyAuthenticator:
         )
         if row is None or not hmac.compare_digest(bytes(row["hash"]), hashed):
             return None
-        caller = Caller(
-            organization_id=row["organization_id"],
-            organization=row["organization"],
-            plan=row["plan"],
-            key_id=row["id"],
-            scope=row["scope"],
-            git_write=bool(row["git_write"]),
-            name=row["name"],
-        )
+        caller = struct_of(row, Caller, key_id=row["id"], git_write=bool(row["git_write"]))
         networks = parse_networks(split_networks(row["allowed_networks"]))
         known = _CachedKey(caller, row["expires_at"], networks)
         # A change that arrived during the read may concern this key: do not cache the row then.

@@ -28,7 +28,7 @@ from agentjobs.organizations.users import (
     normalize_email,
 )
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.database_clock import DATABASE_NOW
 
 INVITATION_PREFIX = "aji_"
@@ -242,8 +242,7 @@ async def _write_accepted(tx: Transaction, invitation: Invitation, actor: audit.
 
 
 def _invitation(row: Row) -> Invitation:
-    fields = {name: row[name] for name in Invitation.__struct_fields__}
-    return Invitation(**{**fields, "has_account": bool(row["has_account"])})
+    return struct_of(row, Invitation, has_account=bool(row["has_account"]))
 
 
 def _not_valid() -> Problem:

@@ -9,7 +9,7 @@ from agentjobs.identifiers import new_id
 from agentjobs.organizations import audit
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, IntegrityError, Row, Transaction
+from agentjobs.store.database import Database, IntegrityError, Row, Transaction, struct_of
 
 DEFAULT_ORGANIZATION = "default"
 
@@ -141,8 +141,7 @@ async def _update_plan(
 
 
 def _organization(row: Row) -> Organization:
-    fields = {name: row[name] for name in Organization.__struct_fields__}
-    return Organization(**fields | {"setup_network": decode_hosts(row["setup_network"])})
+    return struct_of(row, Organization, setup_network=decode_hosts(row["setup_network"]))
 
 
 def decode_hosts(stored: str | None) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 
 MAX_VALUE_BYTES = 32 * 1024
 
@@ -148,4 +148,4 @@ async def _delete(tx: Transaction, organization_id: str, name: str, entry: audit
 
 
 def _secret(row: Row) -> Secret:
-    return Secret(row["name"], row["key_id"], row["created_at"], row["updated_at"])
+    return struct_of(row, Secret)

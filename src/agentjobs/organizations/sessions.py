@@ -6,7 +6,7 @@ Knows neither cookies nor how a user signed in. A session belongs to one organiz
 import base64
 import contextlib
 import hmac
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +17,7 @@ from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
 from agentjobs.problems import Problem
 from agentjobs.safe_text import replace_unstorable
 from agentjobs.settings import Settings
-from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction
+from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction, struct_of
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.in_transaction import execute, in_transaction
 
@@ -243,13 +243,9 @@ def _is_expired(row: Row, settings: Settings, now: int) -> bool:
 
 
 def _viewer(row: Row, token: str) -> Viewer:
-    own: dict[str, Any] = {
-        "session": bytes(row["hash"]),
-        "csrf": _csrf(token),
-        "is_operator": bool(row["is_operator"]),
-    }
-    fields = {name: row[name] for name in Viewer.__struct_fields__ if name not in own}
-    return Viewer(**fields, **own)
+    is_operator = bool(row["is_operator"])
+    session = bytes(row["hash"])
+    return struct_of(row, Viewer, session=session, csrf=_csrf(token), is_operator=is_operator)
 
 
 def _csrf(token: str) -> str:
@@ -260,14 +256,7 @@ def _csrf(token: str) -> str:
 
 def _session_view(row: Row) -> SessionView:
     hashed = bytes(row["hash"])
-    return SessionView(
-        id=session_id(hashed),
-        hash=hashed,
-        created_at=row["created_at"],
-        seen_at=row["seen_at"],
-        address=row["address"],
-        user_agent=row["user_agent"],
-    )
+    return struct_of(row, SessionView, id=session_id(hashed), hash=hashed)
 
 
 async def _switch(tx: Transaction, hashed: bytes, user_id: str, organization: str) -> None:

@@ -17,7 +17,7 @@ from agentjobs.organizations.memberships import (
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.passwords import check_password, hash_password
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 
 ADMINISTRATOR = "admin@localhost"
 # Announced when a user or an invitation is added.
@@ -188,15 +188,12 @@ async def insert_member(
 
 
 def user_from_row(row: Row) -> User:
-    return User(
-        id=row["id"],
-        email=row["email"],
-        name=row["name"],
+    return struct_of(
+        row,
+        User,
         has_password=row["password_hash"] is not None,
         has_provider=row["oidc_subject"] is not None,
         is_operator=bool(row["is_operator"]),
-        created_at=row["created_at"],
-        last_sign_in_at=row["last_sign_in_at"],
     )
 
 

@@ -12,7 +12,7 @@ from agentjobs.connections import health
 from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.forges.protocol import RepoAddress
 from agentjobs.repos.platform_rows import record_first_fetch_error
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import DueColumn, Lease
 
@@ -165,15 +165,14 @@ def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
 
 
 def _due(row: Row, now: int, lease_until: int) -> DueSync:
-    return DueSync(
-        repo=PlatformRepo(**{name: row[name] for name in PlatformRepo.__struct_fields__}),
+    return struct_of(
+        row,
+        DueSync,
+        repo=struct_of(row, PlatformRepo),
         claimed_at=now,
         lease_until=lease_until,
         failures=row["sync_failures"],
         error=row["sync_error"],
-        connection_error=row["connection_error"],
-        hook_seen_at=row["hook_seen_at"],
-        whole_due_at=row["whole_due_at"],
         has_repo_event=row["told_at"] is not None,
         has_pull_events=bool(row["has_pull_events"]),
     )

@@ -1,12 +1,10 @@
 """The sync state of repositories, as pages show it: connection, last sync, errors."""
 
-from typing import Any
-
 import msgspec
 
 from agentjobs.connections.rows import count_repositories
 from agentjobs.repos.hook_rows import HookRow, hook_of_repo, hooks_of_connection
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, struct_of
 
 MAX_LISTED = 100
 
@@ -83,10 +81,5 @@ async def count_by_connection(db: Database, organization_id: str) -> dict[str, i
 
 
 def _state_from(row: Row, hook: HookRow | None) -> RepoSyncState:
-    own: dict[str, Any] = {
-        "url": f"{row['platform_url']}/{row['full_name']}",
-        "is_new": not row["head_commit"],
-        "hook": hook,
-    }
-    fields = {name: row[name] for name in RepoSyncState.__struct_fields__ if name not in own}
-    return RepoSyncState(**fields, **own)
+    url = f"{row['platform_url']}/{row['full_name']}"
+    return struct_of(row, RepoSyncState, url=url, is_new=not row["head_commit"], hook=hook)

@@ -23,7 +23,7 @@ from agentjobs.local_git.repositories import path
 from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import Pull, close_pull
 from agentjobs.settings import Settings
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, struct_of
 
 _AT_ONCE = 200
 _RECENT_MS = 300 * SECOND_MS
@@ -155,10 +155,7 @@ async def _load_use(db: Database, repo_id: str, branches: Collection[JobBranch])
         ids=sorted({branch.job_id for branch in branches}),
     )
     return BranchUse(
-        {
-            row["head_branch"]: BranchPull(row["number"], row["state"], row["head_commit"])
-            for row in pulls
-        },
+        {row["head_branch"]: struct_of(row, BranchPull) for row in pulls},
         await branches_in_use(db, repo_id),
         frozenset(row["id"] for row in active),
     )

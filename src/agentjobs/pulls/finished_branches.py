@@ -7,7 +7,7 @@ import msgspec
 
 from agentjobs.clock import DAY_MS, SECOND_MS, now_ms
 from agentjobs.local_git.branches import JOB_BRANCHES
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, Transaction, struct_of
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.leases import backoff_ms
 
@@ -51,7 +51,7 @@ async def due_branches(db: Database, repo_id: str) -> list[FinishedBranch]:
         repo_id=repo_id,
         now=now_ms(),
     )
-    return [FinishedBranch(row["branch"], row["head_commit"], row["failures"]) for row in rows]
+    return [struct_of(row, FinishedBranch) for row in rows]
 
 
 async def forget_branch(tx: Transaction, repo_id: str, branch: str) -> None:

@@ -16,7 +16,7 @@ from agentjobs.forges.protocol import (
     RemotePull,
 )
 from agentjobs.forges.text import pull_title
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.database_clock import DATABASE_NOW
 
 MAX_WITH_EVENTS = 50
@@ -254,5 +254,4 @@ def _read_at(row: PullRow) -> int:
 
 
 def _pull_row(row: Row) -> PullRow:
-    fields = {name: row[name] for name in PullRow.__struct_fields__}
-    return PullRow(**{**fields, "draft": bool(row["draft"])})
+    return struct_of(row, PullRow, draft=bool(row["draft"]))

@@ -10,7 +10,7 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.like_pattern import contains_pattern
 
 _FROM = (
@@ -272,5 +272,4 @@ async def _check_connected(db: Database, organization: str, full_name: str) -> N
 
 
 def _pull(row: Row) -> Pull:
-    fields = {name: row[name] for name in Pull.__struct_fields__}
-    return Pull(**fields | {"draft": bool(row["draft"])})
+    return struct_of(row, Pull, draft=bool(row["draft"]))

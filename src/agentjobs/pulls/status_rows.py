@@ -9,7 +9,7 @@ import msgspec
 
 from agentjobs.clock import SECOND_MS
 from agentjobs.forges.protocol import StatusState
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Transaction, struct_of
 from agentjobs.store.in_transaction import in_transaction
 
 TOPIC = "statuses"
@@ -131,7 +131,7 @@ async def claim_due_status(tx: Transaction, left_out: Collection[str] = ()) -> D
         number=row["number"],
         until=now + LEASE_MS,
     )
-    return _due(row, now + LEASE_MS)
+    return struct_of(row, DueStatus, lease_until=now + LEASE_MS)
 
 
 async def finish(
@@ -198,7 +198,3 @@ async def latest_error(db: Database, connection_id: str) -> str | None:
         connection_id=connection_id,
     )
     return None if row is None else row["error"]
-
-
-def _due(row: Row, lease_until: int) -> DueStatus:
-    return DueStatus(**dict(row), lease_until=lease_until)

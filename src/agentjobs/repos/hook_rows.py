@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.clock import SECOND_MS
 from agentjobs.organizations.sealing import Sealed
 from agentjobs.repos.sync_requests import request_sync
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 
 # covered: another webhook serves the repository; refused: the platform refuses ours.
 HookState = Literal["pending", "registered", "covered", "refused"]
@@ -185,7 +185,7 @@ async def due_removals(
         limit=limit,
         **parameters,
     )
-    return [DueRemoval(**dict(row)) for row in rows]
+    return [struct_of(row, DueRemoval) for row in rows]
 
 
 async def retry_removal(tx: Transaction, repo_id: str, wait_ms: int) -> None:
@@ -225,6 +225,5 @@ def seal_context(organization_id: str, repo_id: str) -> tuple[str, ...]:
 
 
 def _hook_from(row: Row) -> HookRow:
-    fields = dict(row)
-    flags = {name: bool(fields[name]) for name in ("is_failing", "is_removing")}
-    return HookRow(**(fields | flags))
+    flags = {name: bool(row[name]) for name in ("is_failing", "is_removing")}
+    return struct_of(row, HookRow, **flags)

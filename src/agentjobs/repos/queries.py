@@ -6,7 +6,7 @@ import msgspec
 
 from agentjobs.json_fields import Count, doc, known_values
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, struct_of
 from agentjobs.store.like_pattern import contains_pattern
 
 
@@ -112,18 +112,10 @@ async def find_repo(db: Database, organization_id: str, full_name: str) -> RepoV
 
 def repo_view(row: Row) -> RepoView:
     indexing = row["index_due_at"] is not None and row["index_error"] is None
-    return RepoView(
-        id=row["id"],
-        full_name=row["full_name"],
-        platform=row["platform"],
-        index_status=row["index_status"],
-        line_count=row["line_count"],
-        default_branch=row["default_branch"],
-        indexed_commit=row["indexed_commit"],
+    return struct_of(
+        row,
+        RepoView,
         index_progress=IndexProgress(row["index_done"], row["index_total"]) if indexing else None,
-        index_error=row["index_error"],
         lifted_paths=msgspec.json.decode(row["lifted_paths"], type=tuple[str, ...]),
-        sync_error=row["sync_error"],
         required_tags=msgspec.json.decode(row["required_tags"], type=tuple[str, ...]),
-        max_concurrent_jobs=row["max_concurrent_jobs"],
     )

@@ -7,7 +7,7 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import Sealed
-from agentjobs.store.database import Row, Transaction
+from agentjobs.store.database import Row, Transaction, struct_of
 
 TrackerKind = Literal["issues", "jira"]
 Flavour = Literal["cloud", "data-center"]
@@ -89,5 +89,4 @@ async def record_check(tx: Transaction, tracker_id: str, error: str | None) -> N
 
 
 def tracker_from_row(row: Row) -> ConfiguredTracker:
-    fields = {name: row[name] for name in ConfiguredTracker.__struct_fields__}
-    return ConfiguredTracker(**fields | {"link_back": bool(row["link_back"])})
+    return struct_of(row, ConfiguredTracker, link_back=bool(row["link_back"]))

@@ -10,7 +10,7 @@ from agentjobs.jobs.queue.platform_outages import LOCAL, REFUSED
 from agentjobs.jobs.states import RUNNING
 from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.organizations.tokens import token_hash
-from agentjobs.store.database import Row, Transaction
+from agentjobs.store.database import Row, Transaction, struct_of
 
 # A job's identifier and the fence of one claim on it.
 Claim = tuple[str, int]
@@ -111,43 +111,21 @@ class ClaimedJob(msgspec.Struct, frozen=True):
 
 def claimed_job(row: Row, credential: str, claimed_at: int) -> ClaimedJob:
     is_adopted = row["status"] == RUNNING
-    return ClaimedJob(
-        id=row["id"],
-        organization_id=row["organization_id"],
-        organization=row["organization"],
-        repo_id=row["repo_id"],
-        repo=row["repo"],
+    return struct_of(
+        row,
+        ClaimedJob,
         repo_is_connected=row["disconnected_at"] is None,
-        platform=row["platform"],
-        default_branch=row["default_branch"],
-        repo_head=row["repo_head"],
-        agent=row["agent"],
-        ticket_id=row["ticket_id"],
         config_override=msgspec.json.decode(row["config_override"]),
-        fence=row["fence"],
         # Of earlier attempts: that of the running agent is not over.
         attempt=row["attempt"] - is_adopted,
         was_started_before=row["started_at"] is not None,
-        branch=row["branch"],
         credential=credential,
-        created_at=row["created_at"],
         lifted_paths=tuple(msgspec.json.decode(row["lifted_paths"])),
-        daily_budget_nanousd=row["daily_budget_nanousd"],
-        job_budget_nanousd=row["job_budget_nanousd"],
         verification=stored_verification(row["verification"]),
-        follows=row["follows"],
         cause=stored_cause(row["cause"]),
-        connection_id=row["connection_id"],
         external_id=row["external_id"] or "",
-        kept_at=row["kept_at"],
         has_outage=bool(row["has_outage"]),
-        waits_for=row["waits_for"],
-        environment_key=row["environment_key"],
-        created_by=row["created_by"],
-        queued_at=row["queued_at"],
-        traceparent=row["traceparent"],
         adopted_base=row["base_commit"] if is_adopted else None,
-        phases=row["phases"],
         claimed_at=claimed_at,
     )
 

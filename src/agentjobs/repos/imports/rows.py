@@ -11,7 +11,7 @@ import msgspec
 
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.problems import Problem
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 
 ImportState = Literal["running", "failed"]
 
@@ -210,13 +210,4 @@ def name_taken(full_name: str) -> Problem:
 
 
 def _view(row: Row) -> ImportView:
-    return ImportView(
-        id=row["id"],
-        full_name=row["full_name"],
-        source=row["source"],
-        state=row["state"],
-        message=row["message"] or "",
-        started_by=row["started_by"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-    )
+    return struct_of(row, ImportView, message=row["message"] or "")
