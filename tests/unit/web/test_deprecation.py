@@ -48,11 +48,9 @@ async def answer(call: Call) -> Response:
 
 def operation(name: str, deprecation: Deprecation | None = None) -> Operation:
     return Operation(
-        method="GET",
         path=f"/{name}",
         handler=answer,
         id=name,
-        tag="Jobs",
         summary="Ask",
         description="Asks.",
         query=OldQuery,

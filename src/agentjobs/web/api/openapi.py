@@ -94,7 +94,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     }
     if operation.deprecation is not None:
         described |= _deprecation_fields(operation.description, operation.deprecation)
-    parameters = [*map(_parameter, operation.parameters), *_query_parameters(operation)]
+    parameters = [*map(_parameter, operation.all_parameters), *_query_parameters(operation)]
     if parameters:
         described["parameters"] = parameters
     if operation.request is not None:

@@ -11,27 +11,13 @@ from agentjobs.webhooks.events import Payload
 
 _NULL = {"type": "null"}
 _REFERENCE = "#/components/schemas/"
-# Types whose public name differs from the name in the code.
+# Types whose public name is not the name in the code without `View`.
 _PUBLIC_NAMES = {
-    "JobView": "Job",
-    "ArtifactView": "Artifact",
-    "DiffView": "Diff",
-    "DiffFileView": "DiffFile",
-    "EventView": "Event",
-    "OrganizationEventView": "OrganizationEvent",
-    "PromptView": "Prompt",
     "EnvironmentView": "JobEnvironment",
     "PhaseView": "JobPhase",
     "StepView": "JobStep",
     "StepList": "JobStepList",
-    "CallerView": "Caller",
     "KeyView": "ApiKey",
-    "LimitsView": "Limits",
-    "OrganizationView": "Organization",
-    "PlanView": "Plan",
-    "PullView": "Pull",
-    "VulnerabilityView": "Vulnerability",
-    "AgentView": "Agent",
     "RepoView": "Repository",
     "DependencyDocument": "Dependency",
     "Payload": "WebhookPayload",
@@ -47,7 +33,7 @@ _WARNINGS: Mapping[str, Any] = {
 
 
 def reference_to(type_: type) -> dict[str, str]:
-    return {"$ref": _REFERENCE + _public_name(type_)}
+    return {"$ref": _REFERENCE + _public_name(type_.__name__)}
 
 
 def build_schemas(operations: Iterable[Operation]) -> dict[str, Any]:
@@ -57,7 +43,8 @@ def build_schemas(operations: Iterable[Operation]) -> dict[str, Any]:
         _schemas([*(each.response.type for each in operations), Payload, ErrorBody], is_sent=True)
     )
     components = {**requests, **responses}
-    for name in {_public_name(each.response.type) for each in operations if each.response.type}:
+    sent = [each.response.type for each in operations if each.response.type]
+    for name in {_public_name(type_.__name__) for type_ in sent}:
         components[name]["properties"].setdefault("warnings", _WARNINGS)
     # Generated clients would otherwise drop the keys that only the agent knows.
     components["ConfigOverride"]["additionalProperties"] = True
@@ -66,8 +53,8 @@ def build_schemas(operations: Iterable[Operation]) -> dict[str, Any]:
     return {name: components[name] for name in sorted(components)}
 
 
-def _public_name(type_: type) -> str:
-    return _PUBLIC_NAMES.get(type_.__name__, type_.__name__)
+def _public_name(name: str) -> str:
+    return _PUBLIC_NAMES.get(name, name.removesuffix("View"))
 
 
 def _schemas(types: Iterable[Any], *, is_sent: bool = False) -> dict[str, Any]:
@@ -75,7 +62,7 @@ def _schemas(types: Iterable[Any], *, is_sent: bool = False) -> dict[str, Any]:
     named = dict.fromkeys(each for each in types if each is not None)
     _, components = msgspec.json.schema_components(named, ref_template=_REFERENCE + "{name}")
     return {
-        _PUBLIC_NAMES.get(name, name): {
+        _public_name(name): {
             "type": "object",
             "properties": {key: _simplify(each) for key, each in schema["properties"].items()},
             "required": [
@@ -93,7 +80,7 @@ def _simplify(schema: dict[str, Any]) -> dict[str, Any]:
     schema = {key: value for key, value in schema.items() if key != "default"}
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REFERENCE)
-        return {**schema, "$ref": _REFERENCE + _PUBLIC_NAMES.get(name, name)}
+        return {**schema, "$ref": _REFERENCE + _public_name(name)}
     if "items" in schema:
         schema["items"] = _simplify(schema["items"])
     options = schema.get("anyOf", [])

@@ -2,10 +2,7 @@
 
 from starlette.routing import Route
 
-from agentjobs.advisories.vulnerability_view import ID_PATTERN as FINDING_ID_PATTERN
 from agentjobs.advisories.vulnerability_view import VulnerabilityView
-from agentjobs.identifiers import id_pattern
-from agentjobs.pulls.pulls import ID_PATTERN
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.api import (
     agents,
@@ -27,47 +24,21 @@ from agentjobs.web.context import WebContext
 BASE = "/v1"
 _TRIED_FIRST = "/jobs/{job_id}"
 
-_REPO_ID = Parameter(
-    name="repo_id",
-    description="The repository's identifier.",
-    schema={"type": "string", "pattern": id_pattern("repo")},
-    example=examples.REPO_ID,
-)
 _REPO = Parameter(
     name="repo_id",
     description="The repository's identifier or full name. The slashes of a full name may be "
     "percent-encoded.",
     schema={"type": "string", "minLength": 1},
     example="acme/shop",
+    not_found="repo_not_found",
     spans_segments=True,
 )
-_PULL_ID = Parameter(
-    name="pull_id",
-    description="The pull request's identifier.",
-    schema={"type": "string", "pattern": ID_PATTERN},
-    example=examples.PULL_ID,
-)
-_VULNERABILITY_ID = Parameter(
-    name="vulnerability_id",
-    description="The vulnerability's identifier.",
-    schema={"type": "string", "pattern": FINDING_ID_PATTERN},
-    example=examples.VULNERABILITY_ID,
-)
-_AGENT_ID = Parameter(
-    name="agent_id",
-    description="The agent's identifier.",
-    schema={"type": "string"},
-    example="lint-fixer",
-)
-
 OPERATIONS: tuple[Operation, ...] = (
     *JOB_OPERATIONS,
     Operation(
-        method="GET",
         path="/pulls",
         handler=pulls.list_all,
         id="listPulls",
-        tag="Pull requests",
         summary="List pull requests",
         description="Pull requests that jobs opened, newest first.",
         query=pulls.PullQuery,
@@ -75,60 +46,44 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=("repo_not_found",),
     ),
     Operation(
-        method="GET",
         path="/pulls/{pull_id}",
         handler=pulls.show,
         id="getPull",
-        tag="Pull requests",
         summary="Show a pull request",
         description="A pull request that a job opened. Its state on a platform is as of the last "
         "synchronization.",
-        parameters=(_PULL_ID,),
         response=SuccessResponse("The pull request.", pulls.PullView, examples.PULL),
-        errors=("pull_not_found",),
     ),
     Operation(
         method="POST",
         path="/pulls/{pull_id}/merge",
         handler=pulls.merge,
         id="mergePull",
-        tag="Pull requests",
         summary="Merge a pull request",
         description="Merges it into its base branch, here or on its platform. The API key needs "
         "the scope `pulls`.",
-        parameters=(_PULL_ID,),
         request=pulls.MergePullRequest,
         request_example=examples.MERGE_PULL,
         write_scope="pulls",
         response=SuccessResponse("The merged pull request.", pulls.PullView, examples.MERGED_PULL),
-        errors=(
-            "pull_not_found",
-            "pull_not_open",
-            "pull_changed",
-            "pull_not_mergeable",
-            "forge_unavailable",
-        ),
+        errors=("pull_not_open", "pull_changed", "pull_not_mergeable", "forge_unavailable"),
     ),
     Operation(
         method="POST",
         path="/pulls/{pull_id}/close",
         handler=pulls.close,
         id="closePull",
-        tag="Pull requests",
         summary="Close a pull request",
         description="Closes it without merging, here or on its platform. The API key needs the "
         "scope `pulls`.",
-        parameters=(_PULL_ID,),
         write_scope="pulls",
         response=SuccessResponse("The closed pull request.", pulls.PullView, examples.CLOSED_PULL),
-        errors=("pull_not_found", "pull_not_open", "pull_not_mergeable", "forge_unavailable"),
+        errors=("pull_not_open", "pull_not_mergeable", "forge_unavailable"),
     ),
     Operation(
-        method="GET",
         path="/vulnerabilities",
         handler=vulnerabilities.list_all,
         id="listVulnerabilities",
-        tag="Vulnerabilities",
         summary="List vulnerabilities",
         description="What the last scan of each repository found, the most severe first: one "
         "entry for each file, package, version and vulnerability.",
@@ -145,63 +100,49 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/vulnerabilities/{vulnerability_id}/dismiss",
         handler=vulnerabilities.dismiss,
         id="dismissVulnerability",
-        tag="Vulnerabilities",
         summary="Dismiss or snooze a vulnerability",
         description="It is not counted any more and starts no job by itself, in any file of the "
         "repository that has the package; with `until`, until then. A second call replaces the "
         "first.",
-        parameters=(_VULNERABILITY_ID,),
         request=vulnerabilities.DismissRequest,
         request_example=examples.DISMISS_VULNERABILITY,
         response=SuccessResponse(
             "The dismissed vulnerability.", VulnerabilityView, examples.DISMISSED_VULNERABILITY
         ),
-        errors=("vulnerability_not_found",),
     ),
     Operation(
         method="POST",
         path="/vulnerabilities/{vulnerability_id}/reopen",
         handler=vulnerabilities.reopen_one,
         id="reopenVulnerability",
-        tag="Vulnerabilities",
         summary="Reopen a vulnerability",
         description="Forgets that it was dismissed or snoozed. It may start a job again.",
-        parameters=(_VULNERABILITY_ID,),
         response=SuccessResponse(
             "The open vulnerability.", VulnerabilityView, examples.VULNERABILITY
         ),
-        errors=("vulnerability_not_found",),
     ),
     Operation(
-        method="GET",
         path="/agents",
         handler=agents.list_all,
         id="listAgents",
-        tag="Agents",
         summary="List agents",
         description="Every enabled agent type, and whether the organization's plan allows it.",
         query=pagination.PageQuery,
         response=SuccessResponse("The agents.", agents.AgentList, examples.AGENTS),
     ),
     Operation(
-        method="GET",
         path="/agents/{agent_id}",
         handler=agents.show,
         id="getAgent",
-        tag="Agents",
         summary="Show an agent",
         description="What an agent does, its limits, and what `config_override` may contain when "
         "you create a job with it.",
-        parameters=(_AGENT_ID,),
         response=SuccessResponse("The agent.", agents.AgentDetails, examples.AGENT_DETAILS),
-        errors=("agent_not_found",),
     ),
     Operation(
-        method="GET",
         path="/repos",
         handler=repos.list_all,
         id="listRepos",
-        tag="Repositories",
         summary="List repositories",
         description="The connected repositories. Only one whose `index_status` is `ready` "
         "accepts jobs.",
@@ -209,41 +150,33 @@ OPERATIONS: tuple[Operation, ...] = (
         response=SuccessResponse("The repositories.", repos.RepoList, examples.REPOS),
     ),
     Operation(
-        method="GET",
         path="/repos/{repo_id}/dependencies",
         handler=dependencies.list_all,
         id="listDependencies",
-        tag="Repositories",
         summary="List a repository's dependencies",
         description="Direct and transitive dependencies from the manifests and lock files of the "
         "indexed commit, ordered by manifest, direct ones first. Each one lists the advisories "
         "that the last scan found for it, most severe first.",
-        parameters=(_REPO_ID,),
         query=dependencies.DependencyQuery,
         response=SuccessResponse(
             "A page of dependencies.", dependencies.DependencyList, examples.DEPENDENCIES
         ),
-        errors=("repo_not_found", "repo_indexing"),
+        errors=("repo_indexing",),
     ),
     # After the other paths of a repository, because the name of a repository contains slashes.
     Operation(
-        method="GET",
         path="/repos/{repo_id}",
         handler=repos.show,
         id="getRepo",
-        tag="Repositories",
         summary="Show a repository",
         description="A connected repository, by its identifier or its full name.",
         parameters=(_REPO,),
         response=SuccessResponse("The repository.", RepoView, examples.REPO),
-        errors=("repo_not_found",),
     ),
     Operation(
-        method="GET",
         path="/me",
         handler=me.show,
         id="getCaller",
-        tag="Organization",
         summary="Show the API key and its organization",
         description="Whose key this is, what it may do, and the limits that apply to it.",
         response=SuccessResponse(
@@ -251,11 +184,9 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
     ),
     Operation(
-        method="GET",
         path="/usage",
         handler=usage.show,
         id="getUsage",
-        tag="Organization",
         summary="Show what jobs used",
         description="How many jobs were created in a period, how long their agents ran, and what "
         "their models cost. Jobs count in the period in which they were created, until the "
