@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -37,29 +37,27 @@ class HookEvent(msgspec.Struct, frozen=True):
     number: int | None = None
 
 
-# Fields are kept as raw JSON: those that are not needed are never decoded.
-_Field = msgspec.Raw
-_NULL = msgspec.Raw(b"null")
-_MAX_FIELD_BYTES = 4096
+class _AnyObject(msgspec.Struct, frozen=True):
+    """Its fields do not matter."""
 
 
 class _Part(msgspec.Struct, frozen=True):
     """The fields of any object of a payload that matter."""
 
-    id: _Field = _NULL
-    number: _Field = _NULL
-    iid: _Field = _NULL
-    pull_request: _Field = _NULL
+    id: int | None = None
+    number: int | None = None
+    iid: int | None = None
+    pull_request: _AnyObject | None = None
 
 
 class _Payload(msgspec.Struct, frozen=True):
-    action: _Field = _NULL
-    event_name: _Field = _NULL
-    object_kind: _Field = _NULL
-    ref: _Field = _NULL
-    number: _Field = _NULL
-    is_pull: _Field = _NULL
-    project_id: _Field = _NULL
+    action: str | None = None
+    event_name: str | None = None
+    object_kind: str | None = None
+    ref: str | None = None
+    number: int | None = None
+    is_pull: bool | None = None
+    project_id: int | None = None
     repository: _Part | None = None
     project: _Part | None = None
     issue: _Part | None = None
@@ -140,7 +138,7 @@ def _github_event(event: str, payload: _Payload) -> HookEvent | None:
 def _gitlab_event(event: str, payload: _Payload) -> HookEvent | None:
     project = _Part(id=payload.project_id) if payload.project is None else payload.project
     # A system hook has the event's name in its body.
-    match event, _text(payload.event_name) or _text(payload.object_kind):
+    match event, payload.event_name or payload.object_kind:
         case ("Push Hook", _) | ("System Hook", "push"):
             return _push(project, payload)
         case ("Merge Request Hook", _) | ("System Hook", "merge_request"):
@@ -174,7 +172,7 @@ def _gitea_event(event: str, payload: _Payload) -> HookEvent | None:
 
 
 def _push(repository: _Part | None, payload: _Payload) -> HookEvent | None:
-    is_branch = _text(payload.ref).startswith("refs/heads/")
+    is_branch = (payload.ref or "").startswith("refs/heads/")
     return _event("push", repository) if is_branch else None
 
 
@@ -182,50 +180,32 @@ def _new_comment(
     repository: _Part | None, payload: _Payload, *, is_on_pull: bool
 ) -> HookEvent | None:
     """Comments are handled once, so edits and deletions are ignored."""
-    if not is_on_pull or _text(payload.action) in {"edited", "deleted"}:
+    if not is_on_pull or payload.action in {"edited", "deleted"}:
         return None
     return _event("comment", repository, _number_in(payload))
 
 
-def _event(kind: HookEventKind, repository: _Part | None, *numbers: _Field) -> HookEvent | None:
+def _event(kind: HookEventKind, repository: _Part | None, *numbers: int | None) -> HookEvent | None:
     """`numbers` has one element for kinds that need a number."""
-    external_id = None if repository is None else _positive(repository.id)
-    parsed = [_positive(number) for number in numbers]
-    if external_id is None or None in parsed:
+    external_id = None if repository is None else repository.id
+    if not all(_is_id(value) for value in (external_id, *numbers)):
         return None
-    return HookEvent(kind, str(external_id), *parsed)
+    return HookEvent(kind, str(external_id), *numbers)
 
 
 def _is_pull(payload: _Payload) -> bool:
-    on_issue = payload.issue is not None and _is_given(payload.issue.pull_request)
-    return _value(payload.is_pull) is True or on_issue
+    on_issue = payload.issue is not None and payload.issue.pull_request is not None
+    return payload.is_pull is True or on_issue
 
 
-def _number_in(payload: _Payload) -> _Field:
+def _number_in(payload: _Payload) -> int | None:
     places = (payload.pull_request, payload.issue, payload)
     numbers = (place.number for place in places if place is not None)
-    return next(filter(_is_given, numbers), _NULL)
+    return next((number for number in numbers if number is not None), None)
 
 
-def _is_given(field: _Field) -> bool:
-    return bytes(field) != b"null"
-
-
-def _positive(field: _Field) -> int | None:
-    value = _value(field)
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_number and 0 < value <= _MAX_ID else None
-
-
-def _text(field: _Field) -> str:
-    value = _value(field)
-    return value if isinstance(value, str) else ""
-
-
-def _value(field: _Field) -> Any:
-    """None if the field is too large to be a value we use."""
-    raw = bytes(field)
-    return msgspec.json.decode(raw) if len(raw) <= _MAX_FIELD_BYTES else None
+def _is_id(value: int | None) -> bool:
+    return value is not None and 0 < value <= _MAX_ID
 
 
 def _equal(given: str, expected: str) -> bool:
