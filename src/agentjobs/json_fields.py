@@ -7,7 +7,7 @@ the API reference all read them from there.
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Meta, inspect
@@ -36,6 +36,9 @@ _MAX_KEY_CHARACTERS = 100
 _TYPE_ERROR = re.compile(r"Expected `(\w+)")
 _BOUND_ERROR = re.compile(r"Expected `(\w+)` (?:of length )?([<>]=?) ([0-9.e+-]+)")
 _PATH = re.compile(r" - at `\$(.*)`")
+
+
+View = TypeVar("View", bound=msgspec.Struct)
 
 
 class Rule(NamedTuple):
@@ -87,6 +90,12 @@ def text(
 def known_values(description: str, values: Iterable[str]) -> Meta:
     """For a string of a response whose set of values may grow."""
     return Meta(description=description, extra_json_schema={"x-extensible-enum": list(values)})
+
+
+def copy_fields(source: object, type_: type[View], **others: Any) -> View:
+    """The view of an object: its fields of the same names, and `others`."""
+    names = [name for name in type_.__struct_fields__ if name not in others]
+    return type_(**{name: getattr(source, name) for name in names}, **others)
 
 
 def fields_of(body: Mapping[str, Any], type_: type) -> dict[str, Any]:

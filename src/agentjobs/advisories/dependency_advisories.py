@@ -9,7 +9,7 @@ from agentjobs.advisories.exposure import AdvisorySummary
 from agentjobs.advisories.severity import LEVELS
 from agentjobs.inventory.dependencies import DependencyView
 from agentjobs.inventory.model import Imported, Scope
-from agentjobs.json_fields import doc, known_values
+from agentjobs.json_fields import copy_fields, doc, known_values
 from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.store.database import Database, Row, struct_of
 
@@ -72,21 +72,7 @@ class DependencyDocument(msgspec.Struct, frozen=True, kw_only=True):
 def dependency_document(
     dependency: DependencyView, advisories: Sequence[DependencyAdvisory]
 ) -> DependencyDocument:
-    return DependencyDocument(
-        purl=dependency.purl,
-        ecosystem=dependency.ecosystem,
-        name=dependency.name,
-        version=dependency.version,
-        requirement=dependency.requirement,
-        direct=dependency.direct,
-        scope=dependency.scope,
-        manifest=dependency.manifest,
-        parents=dependency.parents,
-        fixture=dependency.fixture,
-        imported=dependency.imported,
-        managed_by=dependency.managed_by,
-        advisories=advisories,
-    )
+    return copy_fields(dependency, DependencyDocument, advisories=advisories)
 
 
 async def advisories_of(

@@ -84,8 +84,7 @@ async def list_comments(db: Database, pull: Pull) -> list[Comment]:
         "SELECT id, author, author_id, body, created_at, path, side, line, commit_id, code,"
         " reply_to, job_id, resolved_at, resolved_by FROM pull_comments"
         " WHERE repo_id = :repo_id AND number = :number ORDER BY id",
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
     )
     return [_comment(dict(row)) for row in rows]
 
@@ -107,8 +106,7 @@ async def record_job(db: Database, pull: Pull, comment_ids: Sequence[str], job_i
         "UPDATE pull_comments SET job_id = :job_id WHERE repo_id = :repo_id AND number = :number"
         " AND id IN (SELECT value FROM each(:ids))",
         job_id=job_id,
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
         ids=list(comment_ids),
     )
 
@@ -122,8 +120,7 @@ def _comment(row: dict[str, object]) -> Comment:
 async def count_comments(db: Database | Transaction, pull: Pull) -> int:
     row = await db.fetch_one(
         "SELECT COUNT(*) AS count FROM pull_comments WHERE repo_id = :repo_id AND number = :number",
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
     )
     assert row is not None
     return int(row["count"])
@@ -153,8 +150,7 @@ async def _insert(tx: Transaction, pull: Pull, comment: Comment, entry: audit.En
     await tx.fetch_one(
         "SELECT number FROM pulls WHERE repo_id = :repo_id AND number = :number"
         " /*postgresql FOR NO KEY UPDATE */",
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
     )
     if await count_comments(tx, pull) >= MAX_COMMENTS:
         raise Problem(
@@ -168,8 +164,7 @@ async def _insert(tx: Transaction, pull: Pull, comment: Comment, entry: audit.En
         " VALUES (:id, :repo_id, :number, :author_id, :author, :body, :created_at,"
         " :path, :side, :line, :commit_id, :code, :reply_to)",
         id=comment.id,
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
         author_id=comment.author_id,
         author=comment.author,
         body=comment.body,
@@ -185,8 +180,7 @@ async def _beginning(tx: Transaction, pull: Pull, comment_id: str) -> str:
     row = await tx.fetch_one(
         "SELECT id FROM pull_comments WHERE repo_id = :repo_id AND number = :number"
         " AND id = :id AND path IS NOT NULL",
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
         id=comment_id,
     )
     if row is None:

@@ -94,6 +94,5 @@ async def _set_draft(tx: Transaction, pull: Pull, *, draft: bool) -> None:
         "UPDATE pulls SET draft = :draft WHERE repo_id = :repo_id AND number = :number"
         " AND state = 'open'",
         draft=draft,
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
     )

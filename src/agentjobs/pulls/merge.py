@@ -141,8 +141,7 @@ async def _record_merge(
         base=tips.base,
         head=tips.head,
         ended_by=entry.actor.name,
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
     )
     if changed:
         await audit.write(tx, pull.organization_id, entry)

@@ -5,6 +5,7 @@ Those of the platform `local` can be closed and marked ready here.
 
 import re
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
@@ -77,6 +78,11 @@ class Pull(msgspec.Struct, frozen=True):
     @property
     def id(self) -> str:
         return f"{PREFIX}_{self.repo_id.removeprefix(_REPO)}_{self.number}"
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """The columns that identify its row."""
+        return {"repo_id": self.repo_id, "number": self.number}
 
     @property
     def path(self) -> str:
@@ -229,8 +235,7 @@ async def _close(tx: Transaction, pull: Pull, entry: audit.Entry) -> None:
     changed = await tx.execute(
         "UPDATE pulls SET state = 'closed', closed_at = :now, ended_by = :ended_by"
         " WHERE repo_id = :repo_id AND number = :number AND state = 'open'",
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
         now=await tx.clock_ms(),
         ended_by=entry.actor.name,
     )
@@ -245,8 +250,7 @@ async def _make_ready(
     changed = await tx.execute(
         "UPDATE pulls SET draft = FALSE"
         " WHERE repo_id = :repo_id AND number = :number AND state = 'open' AND draft",
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
     )
     if not changed:
         return

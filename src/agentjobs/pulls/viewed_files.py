@@ -24,8 +24,7 @@ async def list_viewed(db: Database, pull: Pull, user_id: str) -> dict[str, str]:
     rows = await db.fetch_all(
         "SELECT file_key, blob_id FROM pull_views"
         " WHERE repo_id = :repo_id AND number = :number AND user_id = :user_id",
-        repo_id=pull.repo_id,
-        number=pull.number,
+        **pull.key,
         user_id=user_id,
     )
     return {row["file_key"]: row["blob_id"] for row in rows}
@@ -57,12 +56,7 @@ async def prune_views(db: Database, now: int) -> int:
 async def _mark(
     tx: Transaction, pull: Pull, user_id: str, file_key: str, blob_id: str | None
 ) -> None:
-    mark = {
-        "repo_id": pull.repo_id,
-        "number": pull.number,
-        "user_id": user_id,
-        "file_key": file_key,
-    }
+    mark = {**pull.key, "user_id": user_id, "file_key": file_key}
     if blob_id is None:
         await tx.execute(f"DELETE FROM pull_views {_MARK}", **mark)
         return

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from agentjobs.agents.declarations import is_agent_id
 from agentjobs.agents.definitions import Agent, ResultKind
 from agentjobs.jobs.override_schema import override_schema
-from agentjobs.json_fields import doc, known_values
+from agentjobs.json_fields import copy_fields, doc, known_values
 from agentjobs.organizations.budgets import read_budget, usd
 from agentjobs.problems import Problem
 from agentjobs.web.api.auth import unauthorized
@@ -90,11 +90,5 @@ async def show(call: Call) -> Response:
 
 
 def _view(call: Call, agent: Agent) -> AgentView:
-    return AgentView(
-        id=agent.id,
-        name=agent.name,
-        available=call.context.plans.allows(call.caller.plan, agent.plan_required),
-        plan_required=agent.plan_required,
-        description=agent.description,
-        result=agent.result,
-    )
+    available = call.context.plans.allows(call.caller.plan, agent.plan_required)
+    return copy_fields(agent, AgentView, available=available)

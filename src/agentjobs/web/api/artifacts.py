@@ -9,7 +9,7 @@ from starlette.responses import Response
 from agentjobs.agents.artifacts import ARTIFACT_NAME
 from agentjobs.clock import iso_utc
 from agentjobs.jobs.results.artifacts import find_artifact, list_artifacts
-from agentjobs.json_fields import Count, Timestamp, doc
+from agentjobs.json_fields import Count, Timestamp, copy_fields, doc
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.jobs import job_id_of
 from agentjobs.web.downloads import artifact_download
@@ -36,11 +36,11 @@ class ArtifactList(msgspec.Struct, frozen=True):
 
 async def list_all(call: Call) -> Response:
     artifacts = await list_artifacts(call.context.db, call.caller.organization_id, job_id_of(call))
-    views = [
-        ArtifactView(each.name, each.media_type, each.size_bytes, iso_utc(each.created_at))
-        for each in artifacts
-    ]
-    return Reply(200, ArtifactList(views))
+    views = (
+        copy_fields(artifact, ArtifactView, created_at=iso_utc(artifact.created_at))
+        for artifact in artifacts
+    )
+    return Reply(200, ArtifactList(list(views)))
 
 
 async def show(call: Call) -> Response:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from agentjobs.clock import iso_utc
 from agentjobs.jobs.model import EventView, JobId
-from agentjobs.json_fields import doc
+from agentjobs.json_fields import copy_fields, doc
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.long_poll import long_poll
 from agentjobs.web.api.pagination import Cursors, CursorText
@@ -77,11 +77,7 @@ async def _list(call: Call, after: int, limit: int, seconds: int) -> list[Listed
 
 
 def _view(event: ListedEvent) -> OrganizationEventView:
-    return OrganizationEventView(
-        id=event.id,
-        event=event.event,
-        sequence=event.sequence,
-        timestamp=iso_utc(event.created_at),
-        payload=msgspec.Raw(bytes(event.body)),
-        job_id=event.job_id,
+    payload = msgspec.Raw(bytes(event.body))
+    return copy_fields(
+        event, OrganizationEventView, timestamp=iso_utc(event.created_at), payload=payload
     )

@@ -14,6 +14,7 @@ from agentjobs.json_fields import (
     Rule,
     Timestamp,
     Url,
+    copy_fields,
     doc,
     faults_of,
     fields_of,
@@ -201,19 +202,10 @@ def _decode(position: str | None) -> PullCursor | None:
 
 
 def _view(call: Call, pull: Pull) -> PullView:
-    return PullView(
-        id=pull.id,
-        repo=pull.repo,
-        number=pull.number,
-        title=pull.title,
+    return copy_fields(
+        pull,
+        PullView,
         url=pull.url or call.context.settings.effective_public_url + pull.path,
-        state=pull.state,
-        draft=pull.draft,
-        base_branch=pull.base_branch,
-        head_branch=pull.head_branch,
-        head_commit=pull.head_commit,
-        merge_commit=pull.merge_commit,
-        job_id=pull.job_id,
         created_at=iso_utc(pull.created_at),
         merged_at=iso_utc_or_none(pull.merged_at),
         closed_at=iso_utc_or_none(pull.closed_at),

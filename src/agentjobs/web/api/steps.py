@@ -11,7 +11,7 @@ from agentjobs.agents.steps import StepKind, StepState
 from agentjobs.clock import iso_utc
 from agentjobs.jobs.steps.rows import StoredStep, read_steps
 from agentjobs.jobs.views.queries import ensure_job
-from agentjobs.json_fields import Count, Timestamp, doc, known_values
+from agentjobs.json_fields import Count, Timestamp, copy_fields, doc, known_values
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.jobs import job_id_of
@@ -85,14 +85,9 @@ async def list_all(call: Call) -> Response:
 
 def _view(step: StoredStep) -> StepView:
     cost = step.cost_nanousd
-    return StepView(
-        sequence=step.sequence,
-        kind=step.kind,
-        title=step.title,
-        detail=step.detail,
-        state=step.state,
-        exit_code=step.exit_code,
+    return copy_fields(
+        step,
+        StepView,
         started_at=iso_utc(step.started_at),
-        duration_ms=step.duration_ms,
         cost_usd=None if cost is None else cost / NANOUSD_PER_USD,
     )

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from agentjobs.clock import DAY_MS, iso_utc
 from agentjobs.jobs.views.usage import MAX_GROUPS, OTHER, GroupBy, Sums, read_usage, total_of
-from agentjobs.json_fields import Count, Timestamp, doc
+from agentjobs.json_fields import Count, Timestamp, copy_fields, doc
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.problems import Fault
 from agentjobs.web.api.endpoint import Call, Reply
@@ -133,14 +133,7 @@ def _groups(sums: list[Sums], group_by: GroupBy) -> list[UsageGroup]:
 
 def _fields(sums: Sums) -> dict[str, Any]:
     return {
-        "jobs": JobCounts(
-            total=sums.jobs,
-            queued=sums.queued,
-            running=sums.running,
-            completed=sums.completed,
-            failed=sums.failed,
-            cancelled=sums.cancelled,
-        ),
+        "jobs": copy_fields(sums, JobCounts, total=sums.jobs),
         "agent_seconds": sums.agent_ms / 1_000,
         "input_tokens": sums.input_tokens,
         "output_tokens": sums.output_tokens,

@@ -11,6 +11,7 @@ from html import escape
 import msgspec
 from markupsafe import Markup
 
+from agentjobs.json_fields import copy_fields
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
 from agentjobs.web.dashboard.text.diff_rows import (
     NO_INSERTS,
@@ -121,17 +122,11 @@ class _DiffRenderer:
 
     def file(self, file: FileDiff, index: int, *, lazy: bool) -> FileView:
         shown = () if lazy else file.lines
-        return FileView(
+        return copy_fields(
+            file,
+            FileView,
             index=index,
-            path=file.path,
-            old_path=file.old_path,
-            change=file.change,
-            additions=file.additions,
-            deletions=file.deletions,
-            counted=file.counted,
-            complete=file.complete,
             lazy=lazy,
-            blob_id=file.blob_id,
             is_wide=any(len(line.text) > _NARROW_COLUMNS for line in shown),
             lines=tuple(
                 LineView(line.kind, html, line.old_number, line.new_number)
