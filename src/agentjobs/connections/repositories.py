@@ -5,6 +5,7 @@ Knows neither git nor any platform's API. `platform_sync` fetches and follows th
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,7 +17,6 @@ from agentjobs.forges.connection import Connection
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository, RepoAddress
 from agentjobs.organizations import audit
-from agentjobs.organizations.organizations import find_organization
 from agentjobs.problems import Problem
 from agentjobs.repos.hook_rows import request_hooks
 from agentjobs.repos.names import validate_platform_name
@@ -89,24 +89,21 @@ async def connect_repositories(
     """
     connection = await find_connection(db, organization, connection_name)
     registers = decide_hooks(connection, public_url, with_hooks)
+    connecting = _Connecting(db, connection, organization, registers)
     try:
         platform = await platforms.adapter_for(connection.id, retry_budget)
         if names is None:
             remotes = [remote async for remote in platform.repositories()]
-            return [
-                await _try_connect(db, connection, organization, remote, registers)
-                for remote in remotes
-            ]
+            return [await connecting.try_connect(remote) for remote in remotes]
     except ForgeError as error:
         raise problem_from(error) from None
     limit = asyncio.Semaphore(_MAX_CONCURRENT_LOOKUPS)
 
     async def connect_named(name: str) -> ConnectResult:
         async with limit:
-            return await _connect_by_name(db, platform, connection, organization, name, registers)
+            return await connecting.connect_by_name(platform, name)
 
-    unique_names = dict.fromkeys(names)
-    return list(await asyncio.gather(*map(connect_named, unique_names)))
+    return list(await asyncio.gather(*map(connect_named, dict.fromkeys(names))))
 
 
 def decide_hooks(connection: Connection, public_url: str, with_hooks: bool | None) -> bool:
@@ -128,79 +125,58 @@ def reason_not_connectable(remote: RemoteRepository) -> str | None:
     return None
 
 
-async def _connect_by_name(
-    db: Database,
-    platform: Platform,
-    connection: Connection,
-    organization: str,
-    name: str,
-    registers: bool,
-) -> ConnectResult:
-    try:
-        address = RepoAddress(organization, validate_platform_name(name), repo_id="")
-        remote = await platform.repository(address)
-    except ForgeError as error:
-        return ConnectResult(name, problem=problem_from(error))
-    except Problem as problem:
-        return ConnectResult(name, problem=problem)
-    return await _try_connect(db, connection, organization, remote, registers)
+@dataclass(frozen=True, slots=True)
+class _Connecting:
+    """Connects repositories; `registers` webhooks for them, or not."""
 
+    db: Database
+    connection: Connection
+    organization: str
+    registers: bool
 
-async def _try_connect(
-    db: Database,
-    connection: Connection,
-    organization: str,
-    remote: RemoteRepository,
-    registers: bool,
-) -> ConnectResult:
-    try:
-        repo = await _connect(db, connection, organization, remote, registers)
-    except Problem as problem:
-        return ConnectResult(remote.full_name, problem=problem)
-    return ConnectResult(remote.full_name, repo)
+    async def connect_by_name(self, platform: Platform, name: str) -> ConnectResult:
+        try:
+            address = RepoAddress(self.organization, validate_platform_name(name), repo_id="")
+            remote = await platform.repository(address)
+        except ForgeError as error:
+            return ConnectResult(name, problem=problem_from(error))
+        except Problem as problem:
+            return ConnectResult(name, problem=problem)
+        return await self.try_connect(remote)
 
+    async def try_connect(self, remote: RemoteRepository) -> ConnectResult:
+        try:
+            return ConnectResult(remote.full_name, await self._connect(remote))
+        except Problem as problem:
+            return ConnectResult(remote.full_name, problem=problem)
 
-async def _connect(
-    db: Database,
-    connection: Connection,
-    organization: str,
-    remote: RemoteRepository,
-    registers: bool,
-) -> RepoView:
-    full_name = validate_platform_name(remote.full_name)
-    if reason := reason_not_connectable(remote):
-        raise Problem("repo_not_connectable", reason)
-    owner = await find_organization(db, organization)
-    entry = audit.entry("repo.connected", full_name, connection=connection.name)
-    try:
-        await db.transact(_insert, connection, remote, registers, entry)
-    except IntegrityError:
-        # A concurrent request connected a repository of this name first.
-        raise _name_taken(full_name) from None
-    return await find_repo(db, owner.id, full_name)
+    async def _connect(self, remote: RemoteRepository) -> RepoView:
+        full_name = validate_platform_name(remote.full_name)
+        if reason := reason_not_connectable(remote):
+            raise Problem("repo_not_connectable", reason)
+        entry = audit.entry("repo.connected", full_name, connection=self.connection.name)
+        try:
+            await self.db.transact(self._insert, remote, entry)
+        except IntegrityError:
+            # A concurrent request connected a repository of this name first.
+            raise _name_taken(full_name) from None
+        return await find_repo(self.db, self.connection.organization_id, full_name)
 
-
-async def _insert(
-    tx: Transaction,
-    connection: Connection,
-    remote: RemoteRepository,
-    registers: bool,
-    entry: audit.Entry,
-) -> None:
-    await _lock(tx, connection)
-    await _refuse_connected(tx, connection, remote)
-    repo = NewPlatformRepo(
-        organization_id=connection.organization_id,
-        full_name=remote.full_name,
-        platform=connection.platform,
-        source=f"{connection.url}/{remote.full_name}",
-        default_branch=remote.default_branch,
-        connection_id=connection.id,
-        external_id=remote.external_id,
-    )
-    repo_id = await insert_platform_repo(tx, repo, entry)
-    if registers:
-        await request_hooks(tx, [repo_id])
+    async def _insert(self, tx: Transaction, remote: RemoteRepository, entry: audit.Entry) -> None:
+        await _lock(tx, self.connection)
+        await _refuse_connected(tx, self.connection, remote)
+        repo = NewPlatformRepo(
+            organization_id=self.connection.organization_id,
+            full_name=remote.full_name,
+            platform=self.connection.platform,
+            source=f"{self.connection.url}/{remote.full_name}",
+            default_branch=remote.default_branch,
+            connection_id=self.connection.id,
+            external_id=remote.external_id,
+        )
+        repo_id = await insert_platform_repo(tx, repo, entry)
+        if self.registers:
+            await request_hooks(tx, [repo_id])
 
 
 async def _lock(tx: Transaction, connection: Connection) -> None:

@@ -15,7 +15,13 @@ from agentjobs.forges.connection import Connection
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.http.client import Headers, PlatformApi, RetryBudget, build_path
 from agentjobs.forges.http.traffic import TrafficRegistry
-from agentjobs.forges.protocol import ForgeError, RemoteRepository, RepoAddress
+from agentjobs.forges.protocol import (
+    STATUS_NAME,
+    CommitStatus,
+    ForgeError,
+    RemoteRepository,
+    RepoAddress,
+)
 from agentjobs.forges.validate import validate
 from agentjobs.git.remote import Remote
 
@@ -99,6 +105,17 @@ class Adapter(abc.ABC):
             return None
         age = self.retry_budget.time_of_day() - latest[2]
         return latest[1] if 0 <= age <= _MAX_AGE_SECONDS else None
+
+
+def commit_status(status: CommitStatus, max_characters: int | None = None) -> dict[str, str]:
+    """The request for a commit status on GitHub and Gitea."""
+    return {
+        # It cannot be neutral, and one that is missing would block the pull request.
+        "state": "success" if status.state == "neutral" else status.state,
+        "context": STATUS_NAME,
+        "description": status.description[:max_characters],
+        "target_url": status.url,
+    }
 
 
 async def register_signing_key(

@@ -31,10 +31,10 @@ def validate(platform: str, value: Value) -> Value:
     cleaned: dict[str, str] = {}
     for name in value.__struct_fields__:
         content = getattr(value, name)
-        is_valid = _CHECKS.get(name)
+        title, is_valid = _CHECKS.get(name, ("", None))
         if is_valid is not None and not is_valid(content):
             raise ForgeError(
-                f"{platform} returned an invalid {_TITLES[name]}; check the connection's address.",
+                f"{platform} returned an invalid {title}; check the connection's address.",
                 "unusable",
             )
         if name in _CLEANERS:
@@ -81,27 +81,17 @@ def _is_url(value: str) -> bool:
         return False
 
 
-_CHECKS: Mapping[str, Callable[..., bool]] = {
-    "number": _is_number,
-    "id": _is_number,
-    "external_id": _is_identifier,
-    "full_name": _is_name,
-    "login": _is_name,
-    "author": _is_name_or_empty,
-    "default_branch": _is_name_or_empty,
-    "head_commit": _is_commit,
-    "url": _is_url,
-}
-_TITLES: Mapping[str, str] = {
-    "number": "number",
-    "id": "number",
-    "external_id": "number",
-    "full_name": "repository name",
-    "login": "login",
-    "author": "author",
-    "default_branch": "default branch",
-    "head_commit": "commit",
-    "url": "URL",
+# What messages call the field, and whether a value is valid.
+_CHECKS: Mapping[str, tuple[str, Callable[..., bool]]] = {
+    "number": ("number", _is_number),
+    "id": ("number", _is_number),
+    "external_id": ("number", _is_identifier),
+    "full_name": ("repository name", _is_name),
+    "login": ("login", _is_name),
+    "author": ("author", _is_name_or_empty),
+    "default_branch": ("default branch", _is_name_or_empty),
+    "head_commit": ("commit", _is_commit),
+    "url": ("URL", _is_url),
 }
 _CLEANERS: Mapping[str, Callable[[str], str]] = {
     "title": lambda title: replace_unstorable(title[:_MAX_TITLE_CHARACTERS]),

@@ -20,8 +20,7 @@ from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.repos.imports.imports import Imports
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
-from agentjobs.web.api.open_requests import OpenRequests
-from agentjobs.web.api.rate_limit import RateLimiter
+from agentjobs.web.api.rate_limit import OpenRequests, RateLimiter
 from agentjobs.web.client_addresses import ClientAddresses
 from agentjobs.web.git.slots import GitSlots
 from agentjobs.web.metrics.registry import Metrics, ServiceMetrics

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.gitea.teams import MAX_TEAMS
+from agentjobs.forges.gitea.accounts import MAX_TEAMS
 from agentjobs.forges.protocol import CommentCursor
 from tests.support.forge_adapters import BRANCHES, PlatformHarness, platform_harness
 from tests.support.forge_servers import faults

@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.settings import Settings
-from agentjobs.web.api.open_requests import OpenRequests
+from agentjobs.web.api.rate_limit import OpenRequests
 from tests.support.stores import until
 from tests.unit.web.service import LiveCall, Service, refusal
 

@@ -4,12 +4,16 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from agentjobs.forges.adapter import Adapter, GitAccess, register_signing_key
+from agentjobs.forges.adapter import Adapter, GitAccess, commit_status, register_signing_key
 from agentjobs.forges.comments import NewerComments
+from agentjobs.forges.gitea.accounts import (
+    READ_ORGANIZATION,
+    TeamAccess,
+    identity_of_login,
+    identity_of_token,
+)
 from agentjobs.forges.gitea.extras import READ_ISSUES, WRITE_ISSUES, PullExtras
 from agentjobs.forges.gitea.hooks import GiteaHooks
-from agentjobs.forges.gitea.identities import identity_of_login, identity_of_token
-from agentjobs.forges.gitea.merging import merge_when_checked
 from agentjobs.forges.gitea.pulls import PAGE, READ_REPOSITORY, WRITE_REPOSITORY, Pulls
 from agentjobs.forges.gitea.responses import (
     MAX_BODY_BYTES,
@@ -21,12 +25,10 @@ from agentjobs.forges.gitea.responses import (
     User,
 )
 from agentjobs.forges.gitea.reviews import Reviews
-from agentjobs.forges.gitea.teams import READ_ORGANIZATION, TeamAccess
 from agentjobs.forges.http.client import ApiError, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.forges.http.urls import repo_path
 from agentjobs.forges.protocol import (
-    STATUS_NAME,
     Account,
     BranchPull,
     Comment,
@@ -49,8 +51,6 @@ from agentjobs.git.remote import basic_authorization
 _MAX_READ_AGAIN = 50
 _READ_USER = "read:user"
 _WRITE_USER = "write:user"
-# A commit status cannot be neutral, and one that is missing would block the pull request.
-_STATES = {"pending": "pending", "success": "success", "failure": "failure", "neutral": "success"}
 _ADMIN = "admin of the repository, which is required to read who has write access"
 # No repository or organization can have this name, and Gitea checks the token's scopes before it.
 _NO_NAME = "-"
@@ -126,8 +126,7 @@ class Gitea(Adapter):
         request: PullRequestRequest,
     ) -> PullRequest:
         full_name = await self._full_name(repo)
-        path = repo_path(full_name)
-        pulls = Pulls(self._api, self.retry_budget, path)
+        path, pulls = repo_path(full_name), self._pulls(full_name)
         pull = await pulls.find_adoptable(request) or await pulls.create(request)
         notes: tuple[str, ...] = ()
         if pull.pull_state == "open":
@@ -140,13 +139,12 @@ class Gitea(Adapter):
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         remote = await self._repository(repo)
-        pulls = Pulls(self._api, self.retry_budget, repo_path(remote.full_name))
-        pull = await pulls.of_branch(branch, remote.default_branch)
+        pull = await self._pulls(remote.full_name).of_branch(branch, remote.default_branch)
         return None if pull is None else self.validate(pull.branch_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         full_name = await self._full_name(repo)
-        pulls = Pulls(self._api, self.retry_budget, repo_path(full_name))
+        pulls = self._pulls(full_name)
         pull = await pulls.get(number)
         self._comment_counts[full_name, number] = pull.comments
         head = await pulls.head_of(pull)
@@ -155,10 +153,7 @@ class Gitea(Adapter):
     async def merge_pull(
         self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
     ) -> None:
-        path = f"{repo_path(await self._full_name(repo))}/pulls/{number}"
-        await merge_when_checked(
-            self._api, self.retry_budget, path, method=method, head_commit=head_commit
-        )
+        await self._pulls(await self._full_name(repo)).merge(number, method, head_commit)
 
     async def close_pull(self, repo: RepoAddress, number: int) -> None:
         path = f"{repo_path(await self._full_name(repo))}/pulls/{number}"
@@ -166,10 +161,9 @@ class Gitea(Adapter):
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         full_name = await self._full_name(repo)
-        pulls = Pulls(self._api, self.retry_budget, repo_path(full_name))
         return [
             self.validate(pull.remote_pull(pull.head.sha, self._page(full_name, pull.number)))
-            for pull in await pulls.newest_open(base_branch)
+            for pull in await self._pulls(full_name).newest_open(base_branch)
         ]
 
     async def comments(
@@ -212,14 +206,8 @@ class Gitea(Adapter):
 
     async def set_status(self, repo: RepoAddress, status: CommitStatus) -> None:
         path = f"{repo_path(await self._full_name(repo))}{build_path('statuses', status.commit)}"
-        body = {
-            "state": _STATES[status.state],
-            "context": STATUS_NAME,
-            "description": status.description,
-            "target_url": status.url,
-        }
         try:
-            await self._api.post(path, body, needs=WRITE_REPOSITORY)
+            await self._api.post(path, commit_status(status), needs=WRITE_REPOSITORY)
         except ApiError as error:
             if error.status != HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
@@ -237,6 +225,9 @@ class Gitea(Adapter):
 
     async def _headers(self) -> Mapping[str, str]:
         return {"Authorization": f"token {self.credential}"}
+
+    def _pulls(self, full_name: str) -> Pulls:
+        return Pulls(self._api, self.retry_budget, repo_path(full_name))
 
     async def _repository(self, repo: RepoAddress) -> RemoteRepository:
         return self.take_latest(repo) or await self.repository(repo)

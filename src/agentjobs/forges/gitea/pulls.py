@@ -1,6 +1,10 @@
-"""Finds a branch's pull request on Gitea, or opens one. Labels and reviewers are in `extras`."""
+"""Pull requests on Gitea: finding that of a branch or opening one, and merging.
+
+Labels and reviewers are in `extras`.
+"""
 
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Literal
 
 from agentjobs.forges.adoption import ExistingPull, find_adoptable, send_once
@@ -11,8 +15,8 @@ from agentjobs.forges.gitea.responses import (
     Pull,
     as_list,
 )
-from agentjobs.forges.http.client import PlatformApi, RetryBudget, build_path
-from agentjobs.forges.protocol import ForgeError, PullRequestRequest
+from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget, build_path
+from agentjobs.forges.protocol import ForgeError, MergeMethod, PullRequestRequest
 from agentjobs.forges.text import pull_body
 
 READ_REPOSITORY = "read:repository"
@@ -22,6 +26,10 @@ PAGE = 50
 _CLOSED_PAGES = 1
 _OPEN_PAGES = 40
 _CONFLICT = 409
+# Gitea checks in the background whether there are conflicts. It asks to try again later for
+# conflicts too.
+_CHECK_WAITS = (1.0, 2.0, 4.0)
+_TRY_AGAIN = "try again later"
 
 
 class Pulls:
@@ -82,6 +90,20 @@ class Pulls:
             lambda: self.find_adoptable(request),
             may_exist=lambda error: not error.is_unprocessed or error.status == _CONFLICT,
         )
+
+    async def merge(self, number: int, method: MergeMethod, head_commit: str) -> None:
+        """Merge it once Gitea has checked it. Raises ForgeError."""
+        path, body = f"{self._path}/{number}/merge", {"Do": method, "head_commit_id": head_commit}
+        for seconds in (*_CHECK_WAITS, None):
+            try:
+                await self._api.post(path, body, needs=WRITE_REPOSITORY)
+                return
+            except ApiError as error:
+                if error.status != HTTPStatus.METHOD_NOT_ALLOWED or _TRY_AGAIN not in str(error):
+                    raise
+            if seconds is not None:
+                await self._retry_budget.pause("Gitea checks whether it can be merged", seconds)
+        raise ForgeError("Gitea cannot merge it: it has conflicts, or is still being checked.")
 
     async def as_draft(
         self, pull: Pull, request: PullRequestRequest

@@ -16,8 +16,12 @@ from agentjobs.forges.github.app import (
     missing_features,
     missing_permissions,
 )
+from agentjobs.forges.github.commits import (
+    create_signed_commit,
+    identity_of_login,
+    identity_of_token,
+)
 from agentjobs.forges.github.hooks import GitHubHooks, app_hook_url
-from agentjobs.forges.github.identities import identity_of_login, identity_of_token
 from agentjobs.forges.github.pulls import ISSUES, PULLS, RepositoryPulls
 from agentjobs.forges.github.responses import (
     Branch,
@@ -28,7 +32,6 @@ from agentjobs.forges.github.responses import (
     Role,
     User,
 )
-from agentjobs.forges.github.signed_commits import create_signed_commit
 from agentjobs.forges.github.statuses import StatusWriter
 from agentjobs.forges.http.client import ApiError, PlatformApi, build_path
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES

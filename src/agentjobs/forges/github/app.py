@@ -48,27 +48,17 @@ EXTRA_PERMISSIONS: Mapping[str, str] = {
 }
 # Pull requests can be opened without it.
 _OPTIONAL_PERMISSION = "issues"
-_TITLES = {
-    "contents": "Contents",
-    "pull_requests": "Pull requests",
-    "issues": "Issues",
-    "metadata": "Metadata",
-    "workflows": "Workflows",
-    "members": "Organization members",
-    "repository_hooks": "Webhooks",
-    "checks": "Checks",
-    "statuses": "Commit statuses",
-}
-_FEATURES = {
-    "contents": "to fetch and push",
-    "pull_requests": "to open and follow pull requests",
-    "issues": "for labels, tickets and comments on issues",
-    "metadata": "to list repositories",
-    "workflows": "to change .github/workflows after `agentjobs repos lift`",
-    "members": "to request reviews from teams",
-    "repository_hooks": "to register webhooks, because the App has none",
-    "checks": "to report the results of jobs on pull requests",
-    "statuses": "to report the results of jobs on pull requests",
+# How GitHub's pages name them, and what they are needed for.
+_PERMISSIONS = {
+    "contents": ("Contents", "to fetch and push"),
+    "pull_requests": ("Pull requests", "to open and follow pull requests"),
+    "issues": ("Issues", "for labels, tickets and comments on issues"),
+    "metadata": ("Metadata", "to list repositories"),
+    "workflows": ("Workflows", "to change .github/workflows after `agentjobs repos lift`"),
+    "members": ("Organization members", "to request reviews from teams"),
+    "repository_hooks": ("Webhooks", "to register webhooks, because the App has none"),
+    "checks": ("Checks", "to report the results of jobs on pull requests"),
+    "statuses": ("Commit statuses", "to report the results of jobs on pull requests"),
 }
 # How long the permissions of an installation are not asked for again.
 _GRANT_SECONDS = 300
@@ -195,7 +185,7 @@ def permission_titles(
     names: tuple[str, ...], required: Mapping[str, str] = WORK_PERMISSIONS
 ) -> tuple[str, ...]:
     """As GitHub's pages name them: "Pull requests: read and write"."""
-    return tuple(f"{_TITLES[name]}: {_LEVELS[required[name]]}" for name in names)
+    return tuple(f"{_PERMISSIONS[name][0]}: {_LEVELS[required[name]]}" for name in names)
 
 
 def missing_features(granted: Mapping[str, str], required: Mapping[str, str]) -> tuple[str, ...]:
@@ -203,7 +193,7 @@ def missing_features(granted: Mapping[str, str], required: Mapping[str, str]) ->
     missing = missing_permissions(granted, required)
     titles = permission_titles(missing, required)
     return tuple(
-        f"{title} ({_FEATURES[name]})" for name, title in zip(missing, titles, strict=True)
+        f"{title} ({_PERMISSIONS[name][1]})" for name, title in zip(missing, titles, strict=True)
     )
 
 

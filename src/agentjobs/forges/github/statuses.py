@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from agentjobs.forges.adapter import commit_status
 from agentjobs.forges.github.access import GitHubAccess
 from agentjobs.forges.github.app import Scope, missing_permissions
 from agentjobs.forges.http.client import PlatformApi, build_path
@@ -14,8 +15,6 @@ from agentjobs.forges.protocol import STATUS_NAME, CommitStatus, ForgeError
 _CHECKS = "Checks: read and write"
 _STATUSES = "Commit statuses: read and write"
 _MAX_DESCRIPTION = 140
-# A commit status cannot be neutral, and one that is missing would block the pull request.
-_STATES = {"pending": "pending", "success": "success", "failure": "failure", "neutral": "success"}
 
 
 class CheckRun(msgspec.Struct, frozen=True):
@@ -62,14 +61,8 @@ class StatusWriter:
             )
 
     async def _write_status(self, status: CommitStatus) -> None:
-        body = {
-            "state": _STATES[status.state],
-            "context": STATUS_NAME,
-            "description": status.description[:_MAX_DESCRIPTION],
-            "target_url": status.url,
-        }
         path = f"{self._path}{build_path('statuses', status.commit)}"
-        await self._api.post(path, body, needs=_STATUSES)
+        await self._api.post(path, commit_status(status, _MAX_DESCRIPTION), needs=_STATUSES)
 
     async def _write_check_run(self, status: CommitStatus) -> None:
         body: dict[str, object] = {

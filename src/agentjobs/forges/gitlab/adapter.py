@@ -10,7 +10,6 @@ from agentjobs.forges.adapter import Adapter, GitAccess, register_signing_key
 from agentjobs.forges.adoption import send_once
 from agentjobs.forges.comments import NewerComments
 from agentjobs.forges.gitlab.hooks import GitLabHooks
-from agentjobs.forges.gitlab.merging import merge_when_checked
 from agentjobs.forges.gitlab.pulls import NEEDS, MergeRequests, find_user
 from agentjobs.forges.gitlab.responses import (
     DEVELOPER,
@@ -128,13 +127,8 @@ class GitLab(Adapter):
     async def merge_pull(
         self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
     ) -> None:
-        await merge_when_checked(
-            self._api,
-            self.retry_budget,
-            _merge_request(repo, number),
-            squash=method == "squash",
-            head_commit=head_commit,
-        )
+        merge_requests = self._merge_requests(repo)
+        await merge_requests.merge(number, squash=method == "squash", head_commit=head_commit)
 
     async def close_pull(self, repo: RepoAddress, number: int) -> None:
         await self._api.put(_merge_request(repo, number), {"state_event": "close"}, needs=NEEDS)

@@ -1,9 +1,10 @@
-"""Opens a merge request for a pushed branch: exactly one, even if responses are lost.
+"""Opens a merge request for a pushed branch: exactly one, even if responses are lost. Merges it.
 
 The project is given as an API path.
 """
 
 from collections.abc import Iterable
+from http import HTTPStatus
 
 import msgspec
 
@@ -22,6 +23,16 @@ from agentjobs.forges.validate import validate
 
 NEEDS = "scope api, role Developer"
 MAX_REVIEWERS = 20
+# GitLab checks in the background whether it can be merged, and refuses to merge until it has.
+_CHECK_WAITS = (1.0, 2.0, 4.0, 8.0)
+# Which one depends on GitLab's version.
+_NOT_MERGEABLE = frozenset(
+    {
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.NOT_ACCEPTABLE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+    }
+)
 
 
 class PullExtras(msgspec.Struct, frozen=True):
@@ -85,6 +96,23 @@ class MergeRequests:
         extras = await self._extras(request)
         created = await self._create_or_adopt(request, extras.fields)
         return _pull_request(created, created.draft, *extras.notes_on(created))
+
+    async def merge(self, number: int, *, squash: bool, head_commit: str) -> None:
+        """Merge it once GitLab has checked it. Raises ForgeError."""
+        path, body = f"{self._path}/{number}", {"sha": head_commit, "squash": squash}
+        for seconds in (*_CHECK_WAITS, None):
+            try:
+                await self._api.put(f"{path}/merge", body, needs=NEEDS)
+                return
+            except ApiError as error:
+                if error.status == HTTPStatus.UNAUTHORIZED:
+                    raise _not_allowed() from None
+                if error.status not in _NOT_MERGEABLE:
+                    raise
+                merge_request = await self._api.get_as(MergeRequest, path, needs=NEEDS)
+                if seconds is None or not merge_request.may_be_mergeable:
+                    raise _not_mergeable(merge_request, error) from None
+            await self._retry_budget.pause("GitLab checks whether it can be merged", seconds)
 
     async def _create_or_adopt(
         self, request: PullRequestRequest, extras: dict[str, object]
@@ -189,3 +217,19 @@ def normalize_reviewers(reviewers: Iterable[str]) -> list[str]:
     """Each once, without a leading `@`."""
     names = (one_line(name).removeprefix("@") for name in reviewers)
     return list({name.casefold(): name for name in names if name}.values())
+
+
+def _not_allowed() -> ForgeError:
+    return ForgeError(
+        "GitLab does not let the account of the connection merge into this branch; give it a role "
+        "that may.",
+        "denied",
+    )
+
+
+def _not_mergeable(merge_request: MergeRequest, error: ApiError) -> ForgeError:
+    """GitLab's own message only says that it is not allowed."""
+    status = merge_request.detailed_merge_status or merge_request.merge_status
+    if not status:
+        return error
+    return ForgeError(f"GitLab cannot merge it now: {status.replace('_', ' ')}.")

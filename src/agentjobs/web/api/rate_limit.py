@@ -1,9 +1,12 @@
-"""Rate limiting: a token bucket per API key, in the memory of this process."""
+"""Limits per API key, in the memory of this process: a token bucket for requests, and how many log
+streams and long polls are open."""
 
 import asyncio
+import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 from agentjobs.problems import Problem
 from agentjobs.web.api.errors import HttpProblem
@@ -13,6 +16,7 @@ _MAX_BUCKETS = 10_000
 # Clients that repeat refused requests in a loop would keep the process busy.
 _REFUSAL_SECONDS = 0.25
 _MAX_DELAYED_REFUSALS = 1_000
+_RETRY_SECONDS = 5
 
 
 class RateLimiter:
@@ -86,3 +90,27 @@ class RateLimiter:
             },
             retry_after_seconds=seconds,
         )
+
+
+class OpenRequests:
+    def __init__(self, max_per_key: int) -> None:
+        self._max_per_key = max_per_key
+        self._open: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def hold(self, key_id: str) -> Iterator[None]:
+        """Raises `rate_limited` if the key has too many open requests."""
+        if self._open[key_id] >= self._max_per_key:
+            raise Problem(
+                "rate_limited",
+                f"This API key has {self._max_per_key} log streams and long polls open; "
+                f"close some of them, or retry after {_RETRY_SECONDS} s.",
+                retry_after_seconds=_RETRY_SECONDS,
+            )
+        self._open[key_id] += 1
+        try:
+            yield
+        finally:
+            self._open[key_id] -= 1
+            if not self._open[key_id]:
+                del self._open[key_id]

@@ -8,9 +8,14 @@ from starlette.responses import Response
 from agentjobs.jobs.comment_follow_up import ask_agent
 from agentjobs.local_git.repositories import present_path
 from agentjobs.problems import Problem
-from agentjobs.pulls.comments import Comment, add_comment, list_comments, resolve_comment
+from agentjobs.pulls.comments import (
+    Comment,
+    add_comment,
+    find_place,
+    list_comments,
+    resolve_comment,
+)
 from agentjobs.pulls.comparison import find_tips
-from agentjobs.pulls.line_places import find_place
 from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pulls.changes import files_page

@@ -10,8 +10,7 @@ from markupsafe import Markup
 
 from agentjobs.jobs.comment_follow_up import MAX_COMMENTS
 from agentjobs.jobs.views.listing import JobLine, lines_of_pull
-from agentjobs.pulls.comments import CodePlace, Comment, list_comments
-from agentjobs.pulls.line_places import QUOTED_CHARACTERS
+from agentjobs.pulls.comments import QUOTED_CHARACTERS, CodePlace, Comment, list_comments
 from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.pulls.comparison_cache import Comparison, load_comparison
 from agentjobs.web.dashboard.request_context import PageRequest

@@ -1,13 +1,16 @@
-"""Who may write to an organization's repository through a team, on Gitea.
+"""Accounts on Gitea and Forgejo: whom commits name, and who may write through a team.
 
 The permission that Gitea tells of a person does not include the units of teams (Gitea 1.24 and
 newer; Forgejo and older versions if a team may do less with another unit).
 """
 
+from urllib.parse import urlsplit
+
 from agentjobs.forges.gitea.pulls import READ_REPOSITORY
-from agentjobs.forges.gitea.responses import Team, User
+from agentjobs.forges.gitea.responses import Team, User, UserSettings
 from agentjobs.forges.http.client import ApiError, PlatformApi, build_path
 from agentjobs.forges.protocol import ForgeError
+from agentjobs.git.identity import Identity
 
 # Each team costs a request for each person who asks.
 MAX_TEAMS = 20
@@ -72,3 +75,19 @@ class TeamAccess:
             if error.fault != "gone":
                 raise
             raise ForgeError(str(error), "denied") from None
+
+
+async def identity_of_token(api: PlatformApi, url: str, user: User) -> Identity | None:
+    """With the account's address, or the no-reply address if the account hides it."""
+    settings = await api.get_unless_refused(UserSettings, "user", "settings")
+    if settings is None or not settings.hide_email:
+        return user.identity
+    # The default of NO_REPLY_ADDRESS, which the API does not return.
+    host = urlsplit(url).hostname or ""
+    email = f"{user.login.lower()}@noreply.{host}"
+    return Identity.clean(user.full_name or user.login, email)
+
+
+async def identity_of_login(api: PlatformApi, login: str) -> Identity | None:
+    user = await api.get_unless_refused(User, "users", login)
+    return None if user is None else user.identity
