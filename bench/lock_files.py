@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.inventory import manifests
+from agentjobs_dependencies import formats
+from agentjobs_dependencies.combine import combine
 from bench.report import verdict
 
 BYTES, RUNS = 3_000_000, 7
@@ -31,8 +32,8 @@ def _measure(kind: str, make: Callable[[int, random.Random], bytes]) -> dict[str
     took, found = [], 0
     for _ in range(RUNS):
         started = time.process_time()
-        facts = manifests.read(manifests.kind_of(kind) or "", content)
-        found = len(manifests.combine({kind: facts}).dependencies)
+        facts = formats.read(formats.kind_of(kind) or "", content)
+        found = len(combine({kind: facts}).dependencies)
         took.append((time.process_time() - started) * 1000)
     middle = statistics.median(took)
     return {

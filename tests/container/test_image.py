@@ -79,7 +79,7 @@ ls /opt/agentjobs/lib/python3*/site-packages"""
     # It has all of its modules, and no job.
     assert "the job file cannot be used: " in output
     assert "\nuv 0." in output
-    assert output.split()[-2:] == ["agentjobs", "cve_fixer"]
+    assert output.split()[-3:] == ["agentjobs", "agentjobs_dependencies", "cve_fixer"]
 
 
 def test_a_container_runs_a_job_without_root_and_ends_on_sigterm(image: str) -> None:

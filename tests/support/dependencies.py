@@ -1,6 +1,7 @@
 """Stores indexes and findings of repositories without git or a scan."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 
 from agentjobs.advisories.exposure import AdvisorySummary, Finding
 from agentjobs.advisories.findings import replace_findings
@@ -47,7 +48,7 @@ def views(dependencies: Iterable[Dependency]) -> list[DependencyView]:
         DependencyView(
             position=at,
             purl=purl_of(dependency.ecosystem, dependency.name, dependency.version),
-            **{name: getattr(dependency, name) for name in Dependency.__struct_fields__},
+            **{field.name: getattr(dependency, field.name) for field in fields(Dependency)},
         )
         for at, dependency in enumerate(dependencies)
     ]

@@ -8,8 +8,8 @@ from operator import attrgetter
 import msgspec
 
 from agentjobs.advisories.model import Advisory, Affected
-from agentjobs.advisories.ranges import Span, spans_of
-from agentjobs.advisories.versions import Key, version_key
+from agentjobs_dependencies.advisories.ranges import Span, spans_of
+from agentjobs_dependencies.versions.order import Key, version_key
 
 Package = tuple[str, str]
 

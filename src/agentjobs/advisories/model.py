@@ -7,10 +7,16 @@ from typing import Any
 import msgspec
 from packaging.utils import canonicalize_name
 
-from agentjobs.advisories.ranges import AffectedRange, Event, RangeKind, spans_of, unreadable_event
 from agentjobs.advisories.texts import AdvisoryText, parse_text
-from agentjobs.advisories.versions import version_key
 from agentjobs.settings.registries import ECOSYSTEMS
+from agentjobs_dependencies.advisories.ranges import (
+    AffectedRange,
+    Event,
+    RangeKind,
+    spans_of,
+    unreadable_event,
+)
+from agentjobs_dependencies.versions.order import version_key
 
 # Identifiers become parts of URLs, file names and pages.
 # Of listed versions with ranges: more than any record needs, and about 0.2 seconds.

@@ -19,8 +19,13 @@ from agentjobs.advisories.registries.versions import (
     RegistryUnavailable,
 )
 from agentjobs.advisories.severity import severity_of
-from agentjobs.advisories.versions import is_prerelease, is_pseudo_version, major_of, version_key
 from agentjobs.clock import DAY_MS, iso_utc, now_ms
+from agentjobs_dependencies.versions.order import (
+    is_prerelease,
+    is_pseudo_version,
+    major_of,
+    version_key,
+)
 
 Source = Literal["registry", "advisories"]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+import agentjobs_dependencies
 import cve_fixer
 from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.agents.cve_fixer_support import CVE_FIXER
@@ -19,8 +20,10 @@ _LINT_FIXER_MODULE = "agentjobs.agents.builtin.lint_fixer"
 _LINT_FIXER = Path(__file__).parent / "builtin" / "lint_fixer.py"
 # The working directory is untrusted and must not provide modules.
 _ISOLATED = ("-I", "-u")
-# A separate program: the sandbox shows its directory and nothing else of the service.
+# A separate program: the sandbox shows its directories and nothing else of the service.
 CVE_FIXER_DIRECTORY = Path(cve_fixer.__path__[0])
+# Its readers of manifests, which import nothing of the service either.
+DEPENDENCIES_DIRECTORY = Path(agentjobs_dependencies.__path__[0])
 
 
 def builtin_agents(settings: Settings, limits: Limits) -> tuple[Agent, ...]:
@@ -79,5 +82,6 @@ def python_files() -> tuple[Path, ...]:
         Path(sys.executable).resolve(),
         _LINT_FIXER.parent,
         CVE_FIXER_DIRECTORY,
+        DEPENDENCIES_DIRECTORY,
     }
     return tuple(sorted(path for path in paths if not paths & set(path.parents)))

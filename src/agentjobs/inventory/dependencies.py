@@ -1,6 +1,7 @@
 """Queries for the dependencies of an indexed repository: lists, counts, parents."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
@@ -24,11 +25,15 @@ _IS_VULNERABLE = (
 )
 
 
-class DependencyView(Dependency, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DependencyView(Dependency):
     """A stored dependency; `position` is its place in the repository's list."""
 
     position: int
     purl: str
+
+
+_VIEW_FIELDS = tuple(field.name for field in fields(DependencyView))
 
 
 class DependencyCounts(msgspec.Struct, frozen=True):
@@ -146,6 +151,6 @@ def find_parents(dependencies: Iterable[DependencyView]) -> dict[int, int]:
 
 
 def dependency_view(row: Row) -> DependencyView:
-    fields = {name: row[name] for name in DependencyView.__struct_fields__}
+    values = {name: row[name] for name in _VIEW_FIELDS}
     flags = {name: bool(row[name]) for name in ("direct", "fixture")}
-    return DependencyView(**fields | flags | {"parents": _decode_parents(row["parents"])})
+    return DependencyView(**values | flags | {"parents": _decode_parents(row["parents"])})

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from agentjobs.clock import elapsed_ms
-from agentjobs.inventory import manifests
 from agentjobs.inventory.index.pom_cache import PomCache
-from agentjobs.inventory.manifests.maven.inheritance import find_missing_poms
-from agentjobs.inventory.manifests.maven.published import MAX_POMS
 from agentjobs.weighted_cache import WeightedCache
+from agentjobs_dependencies import formats
+from agentjobs_dependencies.formats.maven.inheritance import find_missing_poms
+from agentjobs_dependencies.formats.maven.published import MAX_POMS
 
 # An index waits for them, so it goes on without those that take longer.
 _FETCH_SECONDS = 30
@@ -67,6 +67,6 @@ class PomFetcher:
 
     def _store(self, contents: Mapping[str, bytes]) -> Sequence[str]:
         """Returns the parents and BOMs that the cache lacks."""
-        poms = {name: manifests.read("pom.xml", content) for name, content in contents.items()}
+        poms = {name: formats.read("pom.xml", content) for name, content in contents.items()}
         self._cache.store(poms)
         return find_missing_poms(poms, self._cache.load)

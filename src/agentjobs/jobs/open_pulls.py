@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.advisories.versions import version_key
 from agentjobs.connections.adapters import Platforms
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import RepoAddress
@@ -27,6 +26,7 @@ from agentjobs.pulls.pulls import pull_path
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.weighted_cache import WeightedCache
+from agentjobs_dependencies.versions.order import version_key
 
 MAX_PULLS = 20
 # For one reading of all open pull requests.

@@ -1,8 +1,8 @@
 """Dependencies and their advisories, read from both stores."""
 
+from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from agentjobs.advisories.dependency_advisories import advisories_of
@@ -92,8 +92,8 @@ async def test_dependencies_of_fixtures_are_counted_and_listed_apart(
 
 
 async def test_dependencies_are_filtered_by_imports(database: Database, repo_id: str) -> None:
-    used = msgspec.structs.replace(REQUESTS, imported="yes")
-    unused = msgspec.structs.replace(URLLIB3, imported="no")
+    used = replace(REQUESTS, imported="yes")
+    unused = replace(URLLIB3, imported="no")
     await store_index(database, repo_id, [used, unused, HOSTILE])
     everything = await list_dependencies(database, repo_id)
     assert everything == views([used, unused, HOSTILE])

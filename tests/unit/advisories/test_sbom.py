@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from agentjobs.advisories.exposure import Finding
@@ -129,9 +129,9 @@ def test_a_package_that_only_fixtures_use_is_excluded_and_marked() -> None:
 
 
 def test_a_package_is_imported_if_it_is_for_any_manifest() -> None:
-    unused = msgspec.structs.replace(REQUESTS, imported="no")
+    unused = replace(REQUESTS, imported="no")
     used = package("PyPI", "requests", "2.30.0", manifest="docs/requirements.txt")
-    used = msgspec.structs.replace(used, imported="yes")
+    used = replace(used, imported="yes")
     for dependencies, state in (([unused], "no"), ([unused, used], "yes"), ([REQUESTS], "unknown")):
         (component,) = json.loads(text_of(dependencies, []))["components"]
         assert component["properties"] == [{"name": "agentjobs:imported", "value": state}]

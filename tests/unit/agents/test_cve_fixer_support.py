@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.agents.cve_fixer_support import can_fix
-from agentjobs.inventory.manifests.kinds import READERS, kind_of
+from agentjobs_dependencies.formats.kinds import READERS, kind_of
 
 REPORTED_ONLY = {
     *("setup.cfg", "Pipfile", "Cargo.toml"),

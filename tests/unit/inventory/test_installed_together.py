@@ -2,14 +2,14 @@
 
 import pytest
 
-from agentjobs.inventory.manifests import read
-from agentjobs.inventory.manifests.installed_together import (
+from agentjobs_dependencies.formats import read
+from agentjobs_dependencies.formats.kinds import kind_of
+from agentjobs_dependencies.installed_together import (
     MAX_GROUPS,
     find_installed_together,
     is_install_file,
     is_requirements_file,
 )
-from agentjobs.inventory.manifests.kinds import kind_of
 
 
 def groups_of(files: dict[str, str]) -> list[tuple[str, ...]]:

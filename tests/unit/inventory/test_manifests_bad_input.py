@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from agentjobs.inventory.manifests import combine, read
-from agentjobs.inventory.manifests.combine import MAX_DEPENDENCIES
-from agentjobs.inventory.manifests.kinds import READERS
-from agentjobs.inventory.manifests.locks import MAX_PACKAGES, Lock
-from agentjobs.inventory.manifests.text import MAX_WARNINGS, Warnings
 from agentjobs.inventory.model import Locked, ParsedManifest, Requirement, Root
+from agentjobs_dependencies.combine import MAX_DEPENDENCIES, combine
+from agentjobs_dependencies.formats import read
+from agentjobs_dependencies.formats.kinds import READERS
+from agentjobs_dependencies.formats.locks import MAX_PACKAGES, Lock
+from agentjobs_dependencies.formats.text import MAX_WARNINGS, Warnings
 
 DEEP = 100_000
 FIRST = Root("", (0,))
@@ -132,7 +132,7 @@ def test_the_total_length_of_names_is_limited():
 
 
 def test_nested_workspaces_are_compared_in_bounded_time(monkeypatch):
-    monkeypatch.setattr("agentjobs.inventory.manifests.coverage._MAX_COMPARISONS", 10_000)
+    monkeypatch.setattr("agentjobs_dependencies.coverage._MAX_COMPARISONS", 10_000)
     inner = ParsedManifest("npm", project="x", members=tuple(f"**/{at}*" for at in range(200)))
     combined = combine({f"{'d/' * depth}package.json": inner for depth in range(100)})
     assert "too many patterns" in combined.warnings[0].reason

@@ -2,9 +2,10 @@
 
 import pytest
 
-from agentjobs.inventory.manifests import combine, read
-from agentjobs.inventory.manifests.cargo.manifest import complete, read_cargo_toml
 from agentjobs.inventory.model import ParsedManifest
+from agentjobs_dependencies.combine import combine
+from agentjobs_dependencies.formats import read
+from agentjobs_dependencies.formats.cargo.manifest import complete, read_cargo_toml
 
 CARGO_TOML = b"""\
 [package]

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from agentjobs.inventory.manifests import combine, kind_of, read
 from agentjobs.inventory.model import (
     Dependency,
     IndexWarning,
@@ -13,6 +12,8 @@ from agentjobs.inventory.model import (
     Requirement,
     Root,
 )
+from agentjobs_dependencies.combine import combine
+from agentjobs_dependencies.formats import kind_of, read
 
 
 @pytest.mark.parametrize(

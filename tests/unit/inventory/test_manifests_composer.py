@@ -2,8 +2,9 @@
 
 import pytest
 
-from agentjobs.inventory.manifests import combine, read
-from agentjobs.inventory.manifests.composer import read_composer_json, read_composer_lock
+from agentjobs_dependencies.combine import combine
+from agentjobs_dependencies.formats import read
+from agentjobs_dependencies.formats.composer import read_composer_json, read_composer_lock
 
 COMPOSER_JSON = b"""{
   "name": "Example/Shop",
@@ -89,7 +90,7 @@ DEEP = b'{"packages": ' + b"[" * 100_000
         (b"\x00", [], "binary"),
         (COMPOSER_LOCK[:-200], [], "not valid JSON"),
         (b'{"packages": [{"name": "\xff", "version": "1"}, {"name": "a/a", "version": "1"}]}',
-         ["a/a"], "left out"),
+         ["\N{REPLACEMENT CHARACTER}", "a/a"], "not valid UTF-8"),
         (b'{"packages": [{"name": "a/a", "version": "1"}, {"name": "b/b"}, {"name": 1}, 7]}',
          ["a/a"], "left out"),
         (b'{"packages": [], "packages": [{"name": "a/a", "version": "1"}]}', ["a/a"], ""),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentjobs.inventory.manifests import combine
-from agentjobs.inventory.manifests.golang import read_go_mod
 from agentjobs.inventory.model import ParsedManifest
+from agentjobs_dependencies.combine import combine
+from agentjobs_dependencies.formats.golang import read_go_mod
 
 GO_MOD = b"""\
 module "example.com/shop" // the shop

@@ -2,11 +2,11 @@
 
 import pytest
 
-from agentjobs.inventory.manifests import combine
-from agentjobs.inventory.manifests.maven.inheritance import find_missing_poms
-from agentjobs.inventory.manifests.maven.pom import complete, read_pom
-from agentjobs.inventory.manifests.maven.published import MAX_POMS, PublishedPoms
 from agentjobs.inventory.model import ParsedManifest
+from agentjobs_dependencies.combine import combine
+from agentjobs_dependencies.formats.maven.inheritance import find_missing_poms
+from agentjobs_dependencies.formats.maven.pom import complete, read_pom
+from agentjobs_dependencies.formats.maven.published import MAX_POMS, PublishedPoms
 
 
 def pom(body: str, artifact: str = "app", parent: str = "", version: str = "1.0") -> bytes:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from agentjobs.inventory.manifests import read
 from agentjobs.inventory.model import ParsedManifest
+from agentjobs_dependencies.formats import read
 
 
 def _graph(facts: ParsedManifest) -> dict[str, list[str]]:
@@ -297,7 +297,7 @@ snapshots:
 
 
 def _in_flow_form(text: str) -> str:
-    """Rewrites the file in flow style, which only the general YAML parser reads."""
+    """Adds a mapping in flow style."""
     return text.replace("importers:", "settings: {autoInstallPeers: true}\n\nimporters:", 1)
 
 
@@ -473,7 +473,9 @@ __metadata:
 """
 
 
-@pytest.mark.parametrize("tail", ["", "\n? plain\n: {version: 5.0.0}\n"])
+@pytest.mark.parametrize(
+    "tail", ["", '\n? "plain@npm:^5"\n:\n  version: 5.0.0\n  resolution: "plain@npm:5.0.0"\n']
+)
 def test_later_yarn_locks_are_yaml_and_have_projects(tail):
     facts = read("yarn.lock", (BERRY + tail).encode())
     assert facts.warnings == ()
@@ -496,4 +498,38 @@ def test_later_yarn_locks_are_yaml_and_have_projects(tail):
 def test_a_number_out_of_range_only_hides_its_field():
     facts = read("package.json", b'{"name": %s, "dependencies": {"a": "1"}}' % (b"9" * 5_000))
     assert [each.name for each in facts.requirements] == ["a"]
-    assert facts.warnings == ("name is left out: Integer value out of range",)
+    assert facts.project == ""
+
+
+def test_a_pnpm_lock_that_prettier_formatted_is_read():
+    text = """\
+lockfileVersion: "9.0"
+
+importers:
+  .:
+    dependencies:
+      a: { specifier: ^1, version: 1.0.0(b@2.0.0) }
+
+packages:
+  a@1.0.0:
+    resolution:
+      {
+        integrity: sha512-00==,
+      }
+    engines: { node: ">=10" }
+  "@s/b@2.0.0":
+    resolution: { integrity: "sha512-00==", tarball: "https://registry.example/b.tgz" }
+
+snapshots:
+  a@1.0.0(b@2.0.0):
+    dependencies:
+      "@s/b": 2.0.0 # a comment
+    transitivePeerDependencies:
+      - supports-color
+  "@s/b@2.0.0": {}
+"""
+    facts = read("pnpm-lock.yaml", text.encode())
+    assert facts.warnings == ()
+    assert _graph(facts) == {"a 1.0.0": ["@s/b 2.0.0"], "@s/b 2.0.0": []}
+    assert _roots(facts) == {"": ["a 1.0.0"]}
+    assert _asked(facts) == [("a", "^1", None, "runtime")]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.inventory.manifests import read
 from agentjobs.inventory.model import ParsedManifest, Requirement, Root
+from agentjobs_dependencies.formats import read
 
 
 def _graph(facts: ParsedManifest) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.inventory.manifests.ruby import read_gemfile_lock
+from agentjobs_dependencies.formats.ruby import read_gemfile_lock
 
 GEMFILE_LOCK = b"""\
 GIT

@@ -9,10 +9,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from agentjobs.git.blocking import LargeBlob
-from agentjobs.inventory import imports, manifests
+from agentjobs.inventory import imports
 from agentjobs.inventory.languages import language_of
 from agentjobs.inventory.model import ParsedManifest, ParsedModule
 from agentjobs.workspace.service_files import ServiceFile
+from agentjobs_dependencies import formats
 
 BINARY_PROBE_BYTES = 8_000
 MAX_SOURCE_BYTES = 2 * 1024 * 1024
@@ -23,7 +24,7 @@ VERSION = 4
 (CONFIGURATION_PATH,) = ServiceFile.CONFIGURATION.value
 OUT_OF_MEMORY = "needs more memory than the index may use: not read"
 # Rules out most files with one string test.
-_ENDINGS = (CONFIGURATION_PATH, *manifests.ENDINGS)
+_ENDINGS = (CONFIGURATION_PATH, *formats.ENDINGS)
 
 Task = Literal["lines", "module", "manifest", "content"]
 
@@ -81,13 +82,13 @@ def count_lines(blob: bytes) -> int | None:
 
 def fingerprint() -> str:
     """Changes whenever the same commit could produce a different index."""
-    return f"{VERSION}.{manifests.VERSION}"
+    return f"{VERSION}.{formats.VERSION}"
 
 
 def is_manifest_or_configuration(path: str) -> bool:
     """True for manifests and configuration files, of which there are only a few."""
     if path.endswith(_ENDINGS) or imports.CONFIG_MARK in path:
-        return manifests.kind_of(path) is not None or _is_content(path)
+        return formats.kind_of(path) is not None or _is_content(path)
     return False
 
 
@@ -101,7 +102,7 @@ def classify(path: bytes, text: str) -> FileKind:
         return FileKind(language, "lines")
     if _is_content(text):
         return FileKind(language, "content")
-    return FileKind(language, "manifest", manifests.kind_of(text) or "")
+    return FileKind(language, "manifest", formats.kind_of(text) or "")
 
 
 def _is_content(path: str) -> bool:
@@ -128,7 +129,7 @@ def _read(kind: FileKind, content: bytes, lines: int | None) -> BlobAnalysis:
     if kind.task == "module":
         return BlobAnalysis(lines, module=imports.find(kind.subject, content))
     if kind.task == "manifest":
-        return BlobAnalysis(lines, manifest=manifests.read(kind.subject, content))
+        return BlobAnalysis(lines, manifest=formats.read(kind.subject, content))
     return BlobAnalysis(lines, content=content[: MAX_CONFIGURATION_BYTES + 1])
 
 

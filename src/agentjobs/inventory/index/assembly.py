@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agentjobs.inventory import manifests
 from agentjobs.inventory.imports.external_names import (
     ExternalNames,
     find_complete_families,
@@ -14,8 +13,9 @@ from agentjobs.inventory.imports.external_names import (
 from agentjobs.inventory.index.analysis import CONFIGURATION_PATH
 from agentjobs.inventory.index.commit_index import CommitIndex
 from agentjobs.inventory.index.fixtures import mark_fixtures
-from agentjobs.inventory.manifests.maven.published import PublishedPoms
 from agentjobs.inventory.model import Dependency, IndexWarning, LanguageLines
+from agentjobs_dependencies.combine import Combined, combine
+from agentjobs_dependencies.formats.maven.published import PublishedPoms
 
 MAX_WARNINGS = 200
 MAX_NAME_CHARACTERS = 1_000
@@ -31,15 +31,13 @@ def configuration_of(index: CommitIndex) -> bytes | None:
     return index.contents.get(CONFIGURATION_PATH)
 
 
-def dependencies_of(
-    index: CommitIndex, published: PublishedPoms | None = None
-) -> manifests.Combined:
-    combined = manifests.combine(index.manifests, published)
+def dependencies_of(index: CommitIndex, published: PublishedPoms | None = None) -> Combined:
+    combined = combine(index.manifests, published)
     storable = [package for package in combined.dependencies if _is_storable(package)]
     warnings = list(combined.warnings)
     if invalid := len(combined.dependencies) - len(storable):
         warnings.append(IndexWarning("", f"{invalid} packages with invalid names are left out"))
-    return manifests.Combined(mark_fixtures(storable, configuration_of(index)), tuple(warnings))
+    return Combined(mark_fixtures(storable, configuration_of(index)), tuple(warnings))
 
 
 def external_names_of(index: CommitIndex) -> ExternalNames:

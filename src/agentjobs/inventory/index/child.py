@@ -38,8 +38,8 @@ from agentjobs.inventory.index.wire import (
     Result,
     encode_frame,
 )
-from agentjobs.inventory.manifests.maven.published import PublishedPoms
 from agentjobs.inventory.model import Dependency, IndexWarning
+from agentjobs_dependencies.formats.maven.published import PublishedPoms
 
 _PR_SET_PDEATHSIG = 1
 _PROGRESS_SECONDS = 0.2

@@ -1,8 +1,7 @@
 """Determines which manifests are fixtures: files of tests and examples, listed apart."""
 
 from collections.abc import Iterable
-
-import msgspec
+from dataclasses import replace
 
 from agentjobs.inventory.model import Dependency
 from agentjobs.repos.fixture_patterns import DEFAULT_FIXTURES
@@ -21,9 +20,7 @@ def mark_fixtures(
         if path not in is_fixture:
             names = fold_path(path.encode())
             is_fixture[path] = any(pattern.matches(names) for pattern in patterns)
-        marked.append(
-            msgspec.structs.replace(package, fixture=True) if is_fixture[path] else package
-        )
+        marked.append(replace(package, fixture=True) if is_fixture[path] else package)
     return tuple(marked)
 
 

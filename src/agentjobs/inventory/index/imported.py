@@ -5,13 +5,12 @@ only if the names of all packages involved, all imports and all requirements are
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-import msgspec
+from dataclasses import replace
 
 from agentjobs.inventory.imports.external_names import ExternalNames
 from agentjobs.inventory.imports.python.distributions import known_modules
-from agentjobs.inventory.manifests import kind_of
 from agentjobs.inventory.model import Dependency, Imported, Locked, ParsedManifest
+from agentjobs_dependencies.formats import kind_of
 
 # Lock files with all requirements of each package, including peer dependencies.
 _COMPLETE_LOCKS = frozenset(
@@ -48,7 +47,7 @@ def mark_imported(
             packages.imported(package.ecosystem, package.name)
         )
         is_default = state == package.imported
-        marked.append(package if is_default else msgspec.structs.replace(package, imported=state))
+        marked.append(package if is_default else replace(package, imported=state))
     return tuple(marked)
 
 

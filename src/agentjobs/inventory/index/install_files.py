@@ -5,13 +5,13 @@ from pathlib import Path
 
 from agentjobs.git.blocking import read_blobs, split_record
 from agentjobs.inventory.index.scan import display_path
-from agentjobs.inventory.manifests.installed_together import (
+from agentjobs.inventory.model import ParsedManifest
+from agentjobs_dependencies.installed_together import (
     Group,
     find_installed_together,
     is_install_file,
     is_requirements_file,
 )
-from agentjobs.inventory.model import ParsedManifest
 
 MAX_FILES = 1_000
 MAX_FILE_BYTES = 256 * 1024

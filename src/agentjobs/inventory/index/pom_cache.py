@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.inventory import manifests
 from agentjobs.inventory.model import ParsedManifest
+from agentjobs_dependencies import formats
 
 MAX_BYTES = 1024**3
 _BUSY_SECONDS = 10
@@ -43,7 +43,7 @@ class PomCache:
 
     def _key(self, coordinate: str) -> str:
         """Poms of other registries and readers are not found."""
-        return f"{manifests.VERSION} {self._registry} {coordinate}"
+        return f"{formats.VERSION} {self._registry} {coordinate}"
 
     def _connect(self) -> sqlite3.Connection:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

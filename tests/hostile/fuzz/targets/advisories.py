@@ -14,7 +14,7 @@ from agentjobs.advisories.registries.versions import InvalidResponse
 from agentjobs.advisories.severity import severity_of
 from agentjobs.advisories.sources.archive import Archive
 from agentjobs.advisories.sources.source import Record, SourceError
-from agentjobs.advisories.versions import is_prerelease, major_of, version_key
+from agentjobs_dependencies.versions.order import is_prerelease, major_of, version_key
 from tests.hostile.fuzz.documents import documents, json_documents, texts
 from tests.hostile.fuzz.target import Target
 

@@ -6,13 +6,13 @@ from importlib import import_module
 from agentjobs.environments.devcontainer import DevcontainerError, parse_devcontainer
 from agentjobs.inventory import imports
 from agentjobs.inventory.imports.javascript.tsconfig import read_aliases
-from agentjobs.inventory.manifests import combine
-from agentjobs.inventory.manifests.installed_together import find_installed_together
-from agentjobs.inventory.manifests.kinds import READERS
-from agentjobs.inventory.manifests.text import UnreadableManifest
 from agentjobs.inventory.model import ParsedManifest
 from agentjobs.inventory.test_command import READ_FILES, RootFiles, guess_test_command
 from agentjobs.repos.configuration import ConfigurationError, parse_configuration
+from agentjobs_dependencies.combine import combine
+from agentjobs_dependencies.formats.kinds import READERS
+from agentjobs_dependencies.formats.text import UnreadableManifest
+from agentjobs_dependencies.installed_together import find_installed_together
 from tests.hostile.fuzz.documents import documents, json_documents
 from tests.hostile.fuzz.target import Target
 
@@ -266,10 +266,10 @@ _SEEDS: Mapping[str, object] = {
 
 
 def _reader(kind: str) -> Callable[[bytes], object]:
-    """Without `manifests.read`, which turns an exception that nobody expected into a warning."""
+    """Without `formats.read`, which turns an exception that nobody expected into a warning."""
     _, module, function = READERS[kind]
     reader: Callable[[bytes], ParsedManifest] = getattr(
-        import_module(f"agentjobs.inventory.manifests.{module}"), function
+        import_module(f"agentjobs_dependencies.formats.{module}"), function
     )
 
     def read(content: bytes) -> object:

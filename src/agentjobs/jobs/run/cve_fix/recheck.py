@@ -4,11 +4,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from agentjobs.advisories.exposure import Finding
-from agentjobs.advisories.versions import version_key
 from agentjobs.inventory.model import Dependency
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.run.cve_fix.exposure import Exposure, Location, location_of
 from agentjobs.jobs.run.cve_fix.fix_plan import Fix
+from agentjobs_dependencies.versions.order import version_key
 
 _MAX_FAULTS = 5
 _NUMBER = re.compile(r"\d+")

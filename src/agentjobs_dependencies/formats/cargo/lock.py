@@ -1,0 +1,101 @@
+"""Reads Cargo.lock in all its versions.
+
+Crates without a source belong to the repository. Their requirements and scopes are in their
+Cargo.toml files.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from agentjobs_dependencies.formats.cargo.workspace import OWN
+from agentjobs_dependencies.formats.locks import Lock
+from agentjobs_dependencies.formats.text import Warnings, parse_lock_toml
+from agentjobs_dependencies.model import ParsedManifest
+
+ECOSYSTEM = "crates.io"
+
+# `name`, `name version` or `name version (source)`, as far as needed to be unambiguous. The same
+# version from two sources counts as one package.
+_REFERENCE = re.compile(r"(\S+)(?: ([^\s()]+))?")
+_BULK = re.compile(rb'^"?checksum[^\n]*\n', re.MULTILINE)
+# More versions of one crate than any build has in practice.
+_MAX_VERSIONS = 50
+
+_Positions = dict[tuple[str, str], dict[int, None]]
+
+
+class Crate(NamedTuple):
+    """`source` is empty for a crate of the repository."""
+
+    name: str
+    version: str
+    source: str = ""
+    dependencies: tuple[str, ...] = ()
+
+
+def read_cargo_lock(content: bytes) -> ParsedManifest:
+    document, reason = parse_lock_toml(content, _BULK)
+    warnings = Warnings((reason,) if reason else ())
+    listed = document.get("package")
+    entries = [*(listed if isinstance(listed, list) else []), document.get("root")]
+    crates = list(_crates((entry for entry in entries if entry is not None), warnings))
+    lock, positions = _build_lock([crate for crate in crates if crate.source], warnings)
+    return ParsedManifest(
+        ECOSYSTEM,
+        packages=lock.packages(),
+        notes=_own_requirements(crates, positions),
+        warnings=warnings.all(),
+    )
+
+
+def _own_requirements(crates: list[Crate], positions: _Positions) -> dict[str, str]:
+    """The positions required by each of the repository's own crates."""
+    notes = {}
+    for crate in crates:
+        if not crate.source:
+            required = dict.fromkeys(_required(positions, crate))
+            notes[OWN + crate.name] = " ".join(map(str, required))
+    return notes
+
+
+def _crates(entries: Iterable[object], warnings: Warnings) -> Iterator[Crate]:
+    for entry in entries:
+        crate = read_crate(entry)
+        if crate is None:
+            warnings.add(f"a package is left out: {str(entry)[:100]!r}")
+        else:
+            yield crate
+
+
+def read_crate(entry: object) -> Crate | None:
+    """None for an invalid entry."""
+    table = {"source": "", "dependencies": [], **(entry if isinstance(entry, dict) else {})}
+    match table:
+        case {"name": str(), "version": str(), "source": str(), "dependencies": list(required)}:
+            is_valid = all(isinstance(name, str) for name in required)
+        case _:
+            return None
+    crate = Crate(table["name"], table["version"], table["source"], tuple(required))
+    return crate if is_valid else None
+
+
+def _build_lock(crates: list[Crate], warnings: Warnings) -> tuple[Lock, _Positions]:
+    lock, positions = Lock(warnings), _Positions()
+    for crate in crates:
+        name, version = crate.name, crate.version
+        lock.add((name, version), name, version)
+        position = lock.position((name, version))
+        for key in ((name, ""), (name, version)):
+            known = positions.setdefault(key, {})
+            if position is not None and len(known) < _MAX_VERSIONS:
+                known[position] = None
+    for crate in crates:
+        lock.require((crate.name, crate.version), _required(positions, crate))
+    return lock, positions
+
+
+def _required(positions: _Positions, crate: Crate) -> Iterator[int]:
+    for reference in crate.dependencies:
+        if parts := _REFERENCE.match(reference):
+            yield from positions.get((parts[1], parts[2] or ""), ())
