@@ -14,7 +14,7 @@ from typing import Any
 
 from agentjobs_dependencies.coverage import Layout
 from agentjobs_dependencies.formats.kinds import kind_of
-from agentjobs_dependencies.formats.pypi.project import files_of_setup_cfg
+from agentjobs_dependencies.formats.pypi.project import SetupCfg
 from agentjobs_dependencies.formats.text import UnreadableManifest, parse_toml, table_at
 from agentjobs_dependencies.model import ParsedManifest
 
@@ -232,7 +232,7 @@ def _dynamic(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[s
 
 def _setup_cfg(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[str]]:
     try:
-        names, extras = files_of_setup_cfg(text.encode("utf-8", "replace"))
+        names, *extras = SetupCfg(text.encode("utf-8", "replace")).named_files
     except UnreadableManifest:
         return
     here = posixpath.dirname(path)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from agentjobs_dependencies.formats.text import UnreadableManifest
 from cve_fixer.model import CannotFix, Fix, Outcome
 
 
@@ -21,7 +22,7 @@ def fix_each(fixes: list[Fix], apply_fix: Callable[[Fix], Outcome]) -> Outcome:
     for fix in fixes:
         try:
             outcome.add(apply_fix(fix))
-        except CannotFix as error:
+        except (CannotFix, UnreadableManifest) as error:
             outcome.fail([fix], str(error))
     return outcome
 
@@ -36,7 +37,7 @@ def fix_lock_file(fixes: list[Fix], open_editor: Callable[[Fix, Path], LockEdito
     with tempfile.TemporaryDirectory(prefix="cve-fixer-") as name:
         try:
             editor = open_editor(fixes[0], Path(name).resolve())
-        except CannotFix as error:
+        except (CannotFix, UnreadableManifest) as error:
             outcome = Outcome()
             outcome.fail(fixes, str(error))
             return outcome

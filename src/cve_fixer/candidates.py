@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from agentjobs_dependencies.versions import npm, pypi
 from cve_fixer import java, tree
-from cve_fixer.go.requirements import add_v, is_excluded
+from cve_fixer.go.requirements import add_v, read_go_mod
 from cve_fixer.model import Candidate, CannotFix, Fix
-from cve_fixer.npm import ranges
-from cve_fixer.python import versions
 from cve_fixer.python.runtime import MINORS, supported_pythons
 
 _MAX_NODE_MAJOR = 60
@@ -53,8 +52,8 @@ def _check_python(fix: Fix, root: Path) -> _Check:
 def _is_too_old(python: str, requires: str) -> bool:
     """The resolver decides about Pythons that are too new."""
     # Any patch version counts: a project seldom names one.
-    allowed = [each for each in MINORS if versions.allows(requires, f"{each}.99")]
-    is_allowed = versions.allows(requires, f"{python}.99")
+    allowed = [each for each in MINORS if pypi.allows(requires, f"{each}.99")]
+    is_allowed = pypi.allows(requires, f"{python}.99")
     return not is_allowed and any(_numbers(python) < _numbers(each) for each in allowed)
 
 
@@ -64,10 +63,10 @@ def _check_node(fix: Fix, root: Path) -> _Check:
     lowest = None
     if isinstance(supported, str):
         majors = (f"{major}.999.999" for major in range(_MAX_NODE_MAJOR))
-        lowest = next((each for each in majors if ranges.allows(supported, each)), None)
+        lowest = next((each for each in majors if npm.allows(supported, each)), None)
 
     def check(candidate: Candidate) -> str | None:
-        if lowest is None or ranges.allows(candidate.requires, lowest) is not False:
+        if lowest is None or npm.allows(candidate.requires, lowest) is not False:
             return None
         needs = f"{candidate.version} needs Node.js {candidate.requires}"
         return f"{needs}, and the project supports {lowest.partition('.')[0]}."
@@ -78,14 +77,14 @@ def _check_node(fix: Fix, root: Path) -> _Check:
 def _check_go(fix: Fix, root: Path) -> _Check:
     """The go command decides about the version of Go."""
     try:
-        text = tree.read(tree.resolve_file(root, fix.manifest))
+        excluded = read_go_mod(tree.read(tree.resolve_file(root, fix.manifest))).excluded
     except CannotFix:
-        text = ""
+        excluded = set()
 
     def check(candidate: Candidate) -> str | None:
-        if not is_excluded(text, fix.package, candidate.version):
-            return None
         version = add_v(candidate.version)
+        if (fix.package, version) not in excluded:
+            return None
         return f"{fix.manifest} excludes {version}: remove that `exclude` if it is not needed."
 
     return check

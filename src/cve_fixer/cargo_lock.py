@@ -1,11 +1,11 @@
 """Updates crates in Cargo.lock with cargo, one by one. Changes nothing for a fix that fails."""
 
-import tomllib
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentjobs_dependencies.formats.cargo.lock import read_crates, read_document
+from agentjobs_dependencies.formats.text import UnreadableManifest, Warnings, table_at
 from cve_fixer import tree
 from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.markdown import code, collateral_changes
@@ -86,20 +86,18 @@ def _cargo_update(fix: Fix, path: Path, package: str, *options: str) -> None:
 
 def _read_lock(content: bytes, name: str) -> _Lock:
     try:
-        document = tomllib.loads(content.decode())
-        listed = document.get("package", [])
-        unused = document.get("patch", {}).get("unused", [])
-        return _Lock(
-            [_key(package) for package in listed],
-            {_key(each) for each in listed if each.get("source", "").startswith("git+")},
-            {patch["name"] for patch in unused},
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        document, reason = read_document(content)
+    except UnreadableManifest as error:
         raise CannotFix(f"{name} cannot be read: {error}") from None
-
-
-def _key(package: Mapping[str, str]) -> tuple[str, str]:
-    return package["name"], package["version"]
+    if reason:
+        raise CannotFix(f"{name} cannot be read: {reason}")
+    crates = list(read_crates(document.get("package"), Warnings()))
+    unused = read_crates(table_at(document, "patch").get("unused"), Warnings())
+    return _Lock(
+        [(crate.name, crate.version) for crate in crates],
+        {(crate.name, crate.version) for crate in crates if crate.source.startswith("git+")},
+        {crate.name for crate in unused},
+    )
 
 
 def _registry_options(registry: str) -> list[str]:

@@ -12,6 +12,7 @@ from agentjobs_dependencies.formats.bounds import limit_requirements
 from agentjobs_dependencies.formats.locks import Lock
 from agentjobs_dependencies.formats.text import Warnings, decode
 from agentjobs_dependencies.model import ParsedManifest, Requirement, Root
+from agentjobs_dependencies.versions.order import version_key
 
 ECOSYSTEM = "Go"
 
@@ -29,7 +30,7 @@ class _Line(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Module:
+class GoModule:
     """The lines of a go.mod that affect the build. An empty version means all versions."""
 
     path: str = ""
@@ -41,12 +42,17 @@ class _Module:
 
 def read_go_mod(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
-    module, warnings = _Module(), Warnings(reasons)
+    warnings = Warnings(reasons)
+    return _build(read_module(text, warnings), warnings)
+
+
+def read_module(text: str, warnings: Warnings) -> GoModule:
+    module = GoModule()
     for line in _lines(text):
         if not _apply(module, line):
-            text = " ".join([line.verb, *line.words])[:100]
-            warnings.add(f"an invalid line is left out: {text}")
-    return _build(module, warnings)
+            words = " ".join([line.verb, *line.words])[:100]
+            warnings.add(f"an invalid line is left out: {words}")
+    return module
 
 
 def _lines(text: str) -> Iterator[_Line]:
@@ -71,7 +77,7 @@ def _lines(text: str) -> Iterator[_Line]:
         yield _Line(block, [], is_indirect=False)
 
 
-def _apply(module: _Module, line: _Line) -> bool:
+def _apply(module: GoModule, line: _Line) -> bool:
     """Apply a line to the module; False if the line is invalid."""
     match line.verb, line.words:
         case "module", [path]:
@@ -93,22 +99,16 @@ def _apply(module: _Module, line: _Line) -> bool:
     return True
 
 
-def _require(module: _Module, path: str, version: str, direct: bool) -> None:
+def _require(module: GoModule, path: str, version: str, direct: bool) -> None:
     """Of several lines for one module, Go uses the highest version."""
     known, known_direct = module.required.get(path, ("", False))
-    highest = max(known, version, key=_order) if known else version
+    highest = (
+        max(known, version, key=lambda text: version_key("Go", text) or ()) if known else version
+    )
     module.required[path] = (highest, direct or known_direct)
 
 
-def _order(version: str) -> tuple[tuple[int, ...], bool, str]:
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        return (), False, version
-    prerelease = match[4]
-    return (int(match[1]), int(match[2]), int(match[3])), prerelease is None, prerelease or ""
-
-
-def _build(module: _Module, warnings: Warnings) -> ParsedManifest:
+def _build(module: GoModule, warnings: Warnings) -> ParsedManifest:
     """go.mod has the complete list of modules, so it serves as its own lock file."""
     requirements: list[Requirement] = []
     lock, direct_positions = Lock(warnings), dict[int, None]()

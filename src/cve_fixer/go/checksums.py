@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cve_fixer import tree
 from cve_fixer.download import DAMAGED_FILE, download
-from cve_fixer.go.requirements import add_v, read_go_version, read_requirements, version_key
+from cve_fixer.go.requirements import add_v, is_at_least, is_newer_go, read_requirements
 from cve_fixer.model import CannotFix, Fix
 
 _TIMEOUT_SECONDS = 300
@@ -35,25 +35,14 @@ def add_module(fix: Fix, go_mod: str, go_sum: Path) -> None:
 
 
 def _check_requirements(manifest: bytes, go_mod: str, fix: Fix) -> None:
-    needed, supported = (
-        read_go_version(manifest.decode("utf-8", "replace")),
-        read_go_version(go_mod),
-    )
-    if needed is not None and supported is not None and needed > supported:
+    if is_newer_go(manifest.decode("utf-8", "replace"), go_mod):
         raise CannotFix(f"{fix.package} {fix.new} needs a newer Go than go.mod names: raise it")
     selected = read_requirements(go_mod)
     before = read_requirements(_fetch(fix, add_v(fix.old), "mod").decode("utf-8", "replace"))
     for module, version in read_requirements(manifest.decode("utf-8", "replace")).items():
         known = (selected.get(module, ""), before.get(module, ""))
-        if not any(_is_at_least(each, version) for each in known):
+        if not any(is_at_least(each, version) for each in known):
             raise CannotFix(f"{fix.package} {fix.new} requires {module} {version}")
-
-
-def _is_at_least(version: str, required: str) -> bool:
-    try:
-        return bool(version_key(version) >= version_key(required))
-    except ValueError:
-        return False
 
 
 def _hash_of_archive(content: bytes) -> str:

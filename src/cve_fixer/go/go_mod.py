@@ -7,7 +7,13 @@ from pathlib import Path
 from cve_fixer import tree
 from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.go import checksums, toolchain
-from cve_fixer.go.requirements import add_v, read_requirements, strip_version, version_key
+from cve_fixer.go.requirements import (
+    add_v,
+    is_at_least,
+    read_go_mod,
+    read_requirements,
+    strip_version,
+)
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.run_tool import has_tool
 
@@ -16,7 +22,6 @@ _LINE = re.compile(
     r"(?P<version>v[^\s/]+)(?=[ \t]*(?://[^\n]*)?\r?\n?$)"
 )
 _OPENING = re.compile(r"[ \t]*([a-z]+)[ \t]*\(")
-_REPLACE = r"^[ \t]*(?:replace[ \t]+)?{module}(?:[ \t]+v\S+)?[ \t]*=>[ \t]*(?P<target>\S+)"
 
 
 @one_by_one
@@ -62,18 +67,13 @@ def _apply(fix: Fix, path: Path) -> Outcome:
 
 def _is_already_fixed(text: str, fix: Fix) -> bool:
     """An earlier fix may have required the new version."""
-    try:
-        required = read_requirements(text).get(fix.package, "")
-        return bool(version_key(required) >= version_key(fix.new))
-    except ValueError:
-        return False
+    return is_at_least(read_requirements(text).get(fix.package, ""), fix.new)
 
 
 def update_require(text: str, fix: Fix) -> str:
-    replaced = re.search(_REPLACE.format(module=re.escape(fix.package)), text, re.MULTILINE)
-    if replaced:
-        target = replaced["target"]
-        raise CannotFix(f"{fix.manifest} replaces {fix.package} with {target}: change that instead")
+    for (path, _), (target, _) in read_go_mod(text).replaced.items():
+        if path == fix.package:
+            raise CannotFix(f"{fix.manifest} replaces {path} with {target}: change that instead")
     edited = "".join(_edited_lines(text, fix))
     if edited == text:
         requirement = f"{fix.package} {add_v(fix.old)}"

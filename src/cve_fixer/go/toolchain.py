@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cve_fixer import tree
 from cve_fixer.download import download
-from cve_fixer.go.requirements import add_v, read_go_version, read_requirements
+from cve_fixer.go.requirements import add_v, is_newer_go, read_go_version, read_requirements
 from cve_fixer.markdown import collateral_changes
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.run_tool import run_tool
@@ -70,16 +70,11 @@ def _find_gaps(fix: Fix, go: Callable[..., None]) -> list[str]:
 
 
 def _check_go_version(before: str, after: str, fix: Fix) -> None:
-    old, new = read_go_version(before), read_go_version(after)
-    if old is not None and new is not None and new > old:
+    if is_newer_go(after, before):
         raise NeedsNewerGo(
-            f"{fix.package} {fix.new} needs Go {_text(new)}, and {fix.manifest} says go "
-            f"{_text(old)}: raise it first"
+            f"{fix.package} {fix.new} needs Go {read_go_version(after)}, and {fix.manifest} says "
+            f"go {read_go_version(before)}: raise it first"
         )
-
-
-def _text(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
 
 
 @contextmanager

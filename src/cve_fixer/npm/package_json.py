@@ -4,8 +4,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentjobs_dependencies.formats.npm.ranges import split_descriptor
+from agentjobs_dependencies.versions.npm import allows, raise_range
 from cve_fixer import json_text
-from cve_fixer.npm.ranges import allows, raise_range
 
 # Later sections take precedence.
 SECTIONS = ("peerDependencies", "dependencies", "optionalDependencies", "devDependencies")
@@ -68,9 +69,9 @@ def _sections_of(manifest: Mapping[str, Any], name: str) -> list[str]:
 def override_rules(overrides: Any, package: str, at: tuple[str, ...] = ()) -> Iterator[Rule]:
     """npm's nested `overrides`: the path and the range of each rule for the package."""
     for key, value in overrides.items() if isinstance(overrides, dict) else ():
-        is_target = _name_of(key) == package
+        is_target = split_descriptor(key)[0] == package
         if isinstance(value, str) and (
-            is_target or (key == "." and at and _name_of(at[-1]) == package)
+            is_target or (key == "." and at and split_descriptor(at[-1])[0] == package)
         ):
             yield (*at, key), value
         elif isinstance(value, dict) and len(at) < 20:
@@ -96,9 +97,3 @@ def remove_rules(overrides: Any, package: str) -> Any:
             holder = holder[key]
         del holder[path[-1]]
     return copy
-
-
-def _name_of(key: str) -> str:
-    """`name@range` and `@scope/name@range` are about `name`."""
-    at = key.find("@", 1)
-    return key if at < 0 else key[:at]

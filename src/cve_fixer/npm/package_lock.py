@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentjobs_dependencies.versions.npm import allows, pin_exactly, raise_range
 from cve_fixer import json_text, tree
 from cve_fixer.apply_fixes import fix_lock_file
 from cve_fixer.markdown import code, collateral_changes
@@ -18,7 +19,6 @@ from cve_fixer.npm import package_json, project
 from cve_fixer.npm import tree as npm_tree
 from cve_fixer.npm.addresses import match_addresses
 from cve_fixer.npm.project import NpmProject
-from cve_fixer.npm.ranges import allows, pin_exactly, raise_range
 from cve_fixer.npm.tree import Requirement
 
 Lock = dict[str, Any]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agentjobs_dependencies.formats.npm.package_lock import find_location
 from cve_fixer.npm import package_json
 
 Packages = Mapping[str, Any]
@@ -63,26 +64,9 @@ def find_requirements(packages: Packages, copies: Mapping[str, Any]) -> list[Req
 def _requirements(packages: Packages, path: str, names: set[str]) -> Iterator[Requirement]:
     for name, (section, spec) in package_json.requirements(packages[path]).items():
         if name in names and (section != "devDependencies" or is_local(path)):
-            resolved_path = _resolve(packages, path, name)
+            resolved_path = find_location(packages, path, name)
             if resolved_path is not None:
                 yield Requirement(path, section, name, spec, resolved_path)
-
-
-def _resolve(packages: Packages, path: str, name: str) -> str | None:
-    """Resolve as Node.js does: in this directory, then in every one above."""
-    for directory in _ancestors(path):
-        candidate = f"{directory}/{_MODULES}{name}" if directory else f"{_MODULES}{name}"
-        if candidate in packages:
-            return candidate
-    return None
-
-
-def _ancestors(path: str) -> Iterator[str]:
-    while path:
-        yield path
-        parent, separator, _ = path.rpartition(_MODULES)
-        path = parent.rstrip("/") if separator else path.rpartition("/")[0]
-    yield ""
 
 
 def members(lock: Mapping[str, Any]) -> Iterator[str]:

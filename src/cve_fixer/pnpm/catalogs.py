@@ -2,9 +2,9 @@
 
 import re
 
+from agentjobs_dependencies.versions.npm import allows, raise_range
 from cve_fixer import yaml_text
 from cve_fixer.model import CannotFix
-from cve_fixer.npm.ranges import allows, raise_range
 from cve_fixer.pnpm.project import LOCK, WORKSPACE
 from cve_fixer.pnpm.text import replace_block
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentjobs_dependencies.formats.npm.pnpm_lock import PnpmLock
+from agentjobs_dependencies.versions.npm import pin_exactly
 from cve_fixer import tree
 from cve_fixer.apply_fixes import fix_lock_file
 from cve_fixer.markdown import code, collateral_changes
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.npm import package_json
 from cve_fixer.npm.project import NpmProject, strip_manifests
-from cve_fixer.npm.ranges import pin_exactly
 from cve_fixer.pnpm import catalogs
 from cve_fixer.pnpm import overrides as pnpm_overrides
 from cve_fixer.pnpm import text as pnpm_text
@@ -53,8 +54,7 @@ class _Editor:
         self._path, self._text = tree.open_file(root, first.manifest)
         self._head, lock = pnpm_text.main_document(self._text.replace("\r\n", "\n"))
         files = NpmProject(root, self._path.parent, copy, first.registry)
-        importers = [importer for importer, _ in pnpm_text.importers(lock)]
-        manifests = files.manifests(["", *members(importers)])
+        manifests = files.manifests(["", *members(PnpmLock(lock).importers)])
         if "" not in manifests:
             raise CannotFix(f"there is no package.json next to {first.manifest}")
         self._old = lock

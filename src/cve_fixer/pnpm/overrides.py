@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from agentjobs_dependencies.formats.npm.ranges import split_descriptor
+from agentjobs_dependencies.versions.npm import allows, raise_range
 from cve_fixer import json_text, yaml_text
 from cve_fixer.npm import package_json
-from cve_fixer.npm.ranges import allows, raise_range
 from cve_fixer.pnpm.project import TABLES, WORKSPACE
 
 _MAJOR = re.compile(r"pnpm@\D*(\d+)")
@@ -77,5 +78,4 @@ def raise_keeping(overrides: dict[str, str], package: str, old: str, new: str) -
 
 def _target(key: str) -> str:
     name = re.split(r"(?<=[^@\s])>(?=[^=\s])", key)[-1].strip()
-    at = name.find("@", 1)
-    return name if at < 0 else name[:at]
+    return split_descriptor(name)[0]

@@ -5,27 +5,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from agentjobs_dependencies.formats.npm.pnpm_lock import (
+    PnpmLock,
+    project_requirements,
+    read_section,
+    split_package,
+)
 from cve_fixer.model import CannotFix
 from cve_fixer.yaml_text import blocks, unquote
 
 NAME = "pnpm-lock.yaml"
 _DOCUMENT = re.compile(r"^---[ \t]*\r?\n", re.MULTILINE)
 _FORMAT = re.compile(r"^lockfileVersion: ['\"]?([\d.]+)", re.MULTILINE)
-_DEPENDENCIES = ("dependencies", "optionalDependencies", "devDependencies")
 _SPLIT = ("importers", "packages", "snapshots")
 _ITEM = re.compile(r"^  (?=\S)", re.MULTILINE)
 _KEY = r"(?P<key>'[^'\n]+'|[^\s'][^\n]*?)"
 _ITEM_KEY = re.compile(rf"  {_KEY}:(?: \{{\}})?[ ]*(?:\n|$)")
-_DIRECT = re.compile(
-    rf"^      {_KEY}:\n        specifier: (?P<spec>[^\n]+)\n        version: (?P<version>[^\n]+)$",
-    re.MULTILINE,
-)
-# Format 5 has the ranges apart from the versions.
-_SECTION = re.compile(r"^    (?P<name>\w+):\n(?P<rows>(?:      [^\n]+(?:\n|$))+)", re.MULTILINE)
-# `name@version`; format 6 has a slash before it, and format 5 another one instead of the `@`.
-_PACKAGE = re.compile(r"/?(?P<name>(?:@[^/@]+/)?[^/@]+)[/@](?P<version>[^_(]+)")
-_REQUIREMENT = re.compile(rf"^      {_KEY}: (?P<version>[^\n]+)$", re.MULTILINE)
-_PEERS = re.compile(r"^    peerDependencies:\n((?:      [^\n]+\n?)+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +59,7 @@ def lock_format(lock: str) -> str:
 
 def packages(lock: str) -> set[tuple[str, str]]:
     """Names and versions."""
-    return {_split_package(unquote(key)) for key, _ in items(lock, "packages")}
-
-
-def importers(lock: str) -> list[tuple[str, str]]:
-    """The projects of the repository. Formats 5 and 6 do not indent a single one."""
-    listed = [(unquote(key), text) for key, text in items(lock, "importers")]
-    if listed:
-        return listed
-    parts = blocks(lock, NAME)
-    alone = "".join(parts.get(name, "") for name in ("specifiers", *_DEPENDENCIES))
-    return [(".", re.sub(r"^(?=.)", "    ", alone, flags=re.MULTILINE))]
+    return {split_package(key) for key in PnpmLock(lock).entries}
 
 
 def versions_of(lock: str, package: str) -> set[str]:
@@ -83,38 +68,23 @@ def versions_of(lock: str, package: str) -> set[str]:
 
 def directs(lock: str, package: str, version: str) -> list[Direct]:
     return [
-        Direct(importer, name, spec)
-        for importer, text in importers(lock)
-        for name, spec, resolved in _requirements(text)
-        if _matches(name, resolved, package, version)
+        Direct(importer, required.name, required.specifier)
+        for importer, project in PnpmLock(lock).importers.items()
+        for required in project_requirements(project)
+        if _matches(required.name, required.resolved, package, version)
     ]
-
-
-def _requirements(importer: str) -> Iterator[tuple[str, str, str]]:
-    """Names, ranges and resolved versions."""
-    for match in _DIRECT.finditer(importer):
-        yield unquote(match["key"]), unquote(match["spec"]), unquote(match["version"])
-    sections = {match["name"]: _rows(match["rows"]) for match in _SECTION.finditer(importer)}
-    specs = dict(sections.pop("specifiers", ()))
-    for rows in sections.values():
-        yield from ((name, specs[name], resolved) for name, resolved in rows if name in specs)
-
-
-def _rows(rows: str) -> list[tuple[str, str]]:
-    found = _REQUIREMENT.finditer(rows)
-    return [(unquote(match["key"]), unquote(match["version"])) for match in found]
 
 
 def parents(lock: str, package: str, version: str) -> list[Parent]:
     """Excludes packages that only have it as a peer, which get what others require."""
-    peers = {unquote(key): _peers(text) for key, text in items(lock, "packages")}
+    document = PnpmLock(lock)
     result: dict[Parent, None] = {}
-    for key, text in items(lock, "snapshots") or items(lock, "packages"):
-        parent = _split_package(unquote(key))
-        own_peers = peers.get(unquote(key)) or peers.get(unquote(key).partition("(")[0], set())
-        for name, resolved in _rows(text):
-            if name not in own_peers and _matches(name, resolved, package, version):
-                result[Parent(*parent, name)] = None
+    for key, entry in document.entries.items():
+        peers = read_section(document.metadata(key), "peerDependencies")
+        for section in ("dependencies", "optionalDependencies"):
+            for name, resolved in read_section(entry, section).items():
+                if name not in peers and _matches(name, resolved, package, version):
+                    result[Parent(*split_package(key), name)] = None
     return list(result)
 
 
@@ -153,15 +123,11 @@ def merge(old: str, before: str, after: str) -> str:
     return "".join(result[key] for key in order).rstrip("\n") + "\n"
 
 
-def items(lock: str, section: str) -> list[tuple[str, str]]:
-    return _items(blocks(lock, NAME).get(section, ""))[1]
-
-
 def _pieces(lock: str) -> Iterator[tuple[tuple[str, str], str]]:
     for section, block in blocks(lock.rstrip("\n") + "\n\n", NAME).items():
-        head, importers = _items(block) if section in _SPLIT else (block, [])
+        head, entries = _items(block) if section in _SPLIT else (block, [])
         yield (section, ""), head
-        for key, text in importers:
+        for key, text in entries:
             yield (section, unquote(key)), text
 
 
@@ -177,17 +143,6 @@ def _items(block: str) -> tuple[str, list[tuple[str, str]]]:
     return block[: starts[0]] if starts else block, pieces
 
 
-def _peers(text: str) -> set[str]:
-    match = _PEERS.search(text)
-    rows = match[1].splitlines() if match else []
-    return {unquote(row.strip().rpartition(": ")[0]) for row in rows}
-
-
 def _matches(name: str, resolved: str, package: str, version: str) -> bool:
     is_version = name == package and re.split("[_(]", resolved)[0] == version
-    return is_version or _split_package(resolved) == (package, version)
-
-
-def _split_package(package_id: str) -> tuple[str, str]:
-    match = _PACKAGE.match(package_id)
-    return (match["name"], match["version"]) if match else (package_id, "")
+    return is_version or split_package(resolved) == (package, version)

@@ -3,12 +3,12 @@ the same major version."""
 
 import re
 
+from agentjobs_dependencies.versions.pypi import is_same, normalize_name
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import Fix
 from cve_fixer.python import pip_compile, requirement_text
 from cve_fixer.python.pip_compile import Setting
 from cve_fixer.python.requirement_lines import relax_pins, update_pin
-from cve_fixer.python.versions import is_same, normalize
 
 _HASH = re.compile(r"--hash=(\S+)")
 
@@ -27,7 +27,7 @@ def raise_connected_pins(text: str, fix: Fix, setting: Setting) -> tuple[str, li
     changes = []
     for name, old in requirement_text.pins(text).items():
         new = new_pins.get(name, old)
-        if name == normalize(fix.package) or is_same(old, new):
+        if name == normalize_name(fix.package) or is_same(old, new):
             continue
         hashes = tuple(_HASH.findall(blocks[name]))
         text = update_pin(text, Fix("PyPI", fix.manifest, name, old, new, hashes=hashes))

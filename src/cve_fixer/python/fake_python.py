@@ -7,7 +7,7 @@ version is this Python's, or one that the project allows: a lock file applies to
 import sys
 from pathlib import Path
 
-from cve_fixer.python.versions import allows
+from agentjobs_dependencies.versions.pypi import allows
 
 _MINORS = range(8, 30)
 

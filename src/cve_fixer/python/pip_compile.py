@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from agentjobs_dependencies.versions.pypi import is_same, normalize_name
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix
 from cve_fixer.python.fake_python import create_python
@@ -28,7 +29,6 @@ from cve_fixer.python.requirement_text import (
 )
 from cve_fixer.python.sdist_metadata import fetch_requirements
 from cve_fixer.python.static_metadata import dependency_metadata
-from cve_fixer.python.versions import is_same, normalize
 from cve_fixer.run_tool import ToolTimedOut, run_tool
 from cve_fixer.tree import with_line_endings_of
 
@@ -232,7 +232,7 @@ def _add_pins(missing: dict[str, str], text: str, fix: Fix, setting: Setting) ->
     for python in dict.fromkeys(missing.values()):
         new_blocks |= blocks(resolve(text, setting.others_after, fix, python, *options))
     for name in sorted(missing):
-        following = (pin for pin in PIN.finditer(text) if normalize(pin["name"]) > name)
+        following = (pin for pin in PIN.finditer(text) if normalize_name(pin["name"]) > name)
         index = next((pin.start() for pin in following), len(text))
         gap = "" if index == 0 or text[index - 1] == "\n" else "\n"
         text = text[:index] + with_line_endings_of(text, gap + new_blocks[name]) + text[index:]
@@ -309,7 +309,7 @@ def _known_metadata(_registry: str) -> dict[tuple[str, str], tuple[str, ...]]:
 def describe_changes(before: str, after: str, fix: Fix, how: str) -> str:
     """Raises CannotFix if the new text does not have the new version."""
     old, new = pins(before), pins(after)
-    package = normalize(fix.package)
+    package = normalize_name(fix.package)
     if not is_same(new.get(package, ""), fix.new):
         raise CannotFix(f"{fix.manifest} {how} and does not have {package} {fix.new}")
     moved = [

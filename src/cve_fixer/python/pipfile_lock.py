@@ -11,13 +11,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from agentjobs_dependencies.versions.pypi import is_same, normalize_name
 from cve_fixer import json_text, tree
 from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.markdown import code, escape
 from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.python import pip_compile, pyproject, requirement_text, requirements
 from cve_fixer.python.requirement_lines import update_pin
-from cve_fixer.python.versions import is_same, normalize
 
 Lock = dict[str, Any]
 
@@ -77,8 +77,8 @@ def as_requirements(lock: Lock) -> str:
 
 def with_pins(lock: Lock, text: str, fix: Fix) -> Lock:
     """The lock file with the package's new version, and with packages that only `text` has."""
-    package = normalize(fix.package)
-    known = {normalize(name) for section in _sections(lock).values() for name in section}
+    package = normalize_name(fix.package)
+    known = {normalize_name(name) for section in _sections(lock).values() for name in section}
     added = {
         name: {
             "hashes": sorted(_HASH.findall(block)),
@@ -92,7 +92,7 @@ def with_pins(lock: Lock, text: str, fix: Fix) -> Lock:
         changed = {
             name: _with_version(entry, fix)
             for name, entry in section.items()
-            if normalize(name) == package and is_same(_version(entry), fix.old)
+            if normalize_name(name) == package and is_same(_version(entry), fix.old)
         }
         if changed:
             new_lock[section_name] = dict(sorted({**section, **changed, **added}.items()))

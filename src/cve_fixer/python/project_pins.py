@@ -4,6 +4,7 @@ be installed: with each Python, extra and dependency group."""
 from collections.abc import Collection
 from pathlib import Path
 
+from agentjobs_dependencies.versions.pypi import is_same, normalize_name
 from cve_fixer import tree
 from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.model import CannotFix, Fix, Outcome
@@ -12,7 +13,6 @@ from cve_fixer.python.pip_compile import Others, Setting
 from cve_fixer.python.project_requirements import ProjectRequirements, read_project
 from cve_fixer.python.pyproject import allow_version
 from cve_fixer.python.runtime import supported_pythons
-from cve_fixer.python.versions import is_same, normalize
 
 _MAX_PARTS = 10
 
@@ -36,7 +36,7 @@ def apply(fix: Fix, root: Path) -> Outcome:
 
 def _is_pinned(project: ProjectRequirements, fix: Fix) -> bool:
     """True after the fix of a file that was compiled from this one."""
-    version = requirement_text.pins(project.select()).get(normalize(fix.package), "")
+    version = requirement_text.pins(project.select()).get(normalize_name(fix.package), "")
     return is_same(version, fix.new)
 
 

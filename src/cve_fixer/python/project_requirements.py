@@ -3,23 +3,22 @@
 `dynamic` requirements are read if setuptools takes them from files.
 """
 
-import configparser
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentjobs_dependencies.formats.pypi.project import SetupCfg
+from agentjobs_dependencies.formats.text import UnreadableManifest, table_at
+from agentjobs_dependencies.versions.pypi import normalize_name
 from cve_fixer import tree
 from cve_fixer.model import CannotFix
 from cve_fixer.python.pyproject import read_pyproject
 from cve_fixer.python.requirement_text import read_requirements
-from cve_fixer.python.versions import normalize
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
 _LEGACY_FILES = ("setup.py", "setup.cfg")
-_EXTRAS_OF_SETUP_CFG = "options.extras_require"
-_MAX_SETUP_LINES = 5_000
 
 
 @dataclass(slots=True)
@@ -36,9 +35,9 @@ class ProjectRequirements:
         self, extras: Iterable[str] | None = None, groups: Iterable[str] | None = None
     ) -> str:
         """The base with these extras and groups; None means all."""
-        chosen = self.extras if extras is None else {normalize(extra) for extra in extras}
+        chosen = self.extras if extras is None else {normalize_name(extra) for extra in extras}
         added = [text for extra, text in self.extras.items() if extra in chosen]
-        wanted = self.groups if groups is None else {normalize(group) for group in groups}
+        wanted = self.groups if groups is None else {normalize_name(group) for group in groups}
         added += [text for group, text in self.groups.items() if group in wanted]
         return "".join((self.base, *added))
 
@@ -62,17 +61,11 @@ def _read(reader: "_Reader") -> ProjectRequirements:
 
 def read_setup_cfg(text: str) -> str:
     """All requirements that are in the setup.cfg itself. Raises CannotFix if it is not valid."""
-    # The parser takes time quadratic in the number of invalid lines.
-    if text.count("\n") > _MAX_SETUP_LINES:
-        raise CannotFix("setup.cfg is too long")
-    parser = configparser.RawConfigParser(strict=False)
     try:
-        parser.read_string(text)
-    except configparser.Error as error:
+        setup_cfg = SetupCfg(text.encode("utf-8", "surrogateescape"))
+    except UnreadableManifest as error:
         raise CannotFix(f"setup.cfg cannot be read: {error}") from None
-    values = [parser.get("options", "install_requires", fallback="")]
-    if parser.has_section(_EXTRAS_OF_SETUP_CFG):
-        values += (value for _, value in parser.items(_EXTRAS_OF_SETUP_CFG))
+    values = (setup_cfg.install_requires, *setup_cfg.extras.values())
     return "".join(line for value in values for line in read_requirements(value))
 
 
@@ -82,12 +75,12 @@ class _Reader:
         self._directory = path.parent
         self._root = root
         self._with_files = with_files
-        self._project = _table(document, "project")
-        self._groups = _table(document, "dependency-groups")
-        self._tool = _table(document, "tool")
+        self._project = table_at(document, "project")
+        self._groups = table_at(document, "dependency-groups")
+        self._tool = table_at(document, "tool")
         # Packages that do not come from the registry.
-        self._elsewhere = {normalize(name) for name in self._uv("sources")}
-        self._result = ProjectRequirements(name=normalize(str(self._project.get("name", ""))))
+        self._elsewhere = {normalize_name(name) for name in self._uv("sources")}
+        self._result = ProjectRequirements(name=normalize_name(str(self._project.get("name", ""))))
 
     def read(self) -> ProjectRequirements:
         result = self._result
@@ -95,19 +88,21 @@ class _Reader:
         extras = self._read_extras()
         result.extras = {name: self._expand(name, extras, set()) for name in extras}
         result.base = self._with_own_extras(result.base, extras, set())
-        result.groups = {normalize(name): self._read_group(name, set()) for name in self._groups}
+        result.groups = {
+            normalize_name(name): self._read_group(name, set()) for name in self._groups
+        }
         if dev := self._uv_list("dev-dependencies"):
             result.groups["dev"] = result.groups.get("dev", "") + self._lines(dev)
-        if _table(self._tool, "poetry").keys() & {"dependencies", "dev-dependencies", "group"}:
+        if table_at(self._tool, "poetry").keys() & {"dependencies", "dev-dependencies", "group"}:
             result.unread.append("the tables of Poetry")
         result.unread = list(dict.fromkeys(result.unread))
         return result
 
     def _uv(self, key: str) -> dict[str, Any]:
-        return _table(_table(self._tool, "uv"), key)
+        return table_at(table_at(self._tool, "uv"), key)
 
     def _uv_list(self, key: str) -> list[Any]:
-        value = _table(self._tool, "uv").get(key)
+        value = table_at(self._tool, "uv").get(key)
         return value if isinstance(value, list) else []
 
     def _read_base(self) -> str:
@@ -123,10 +118,10 @@ class _Reader:
 
     def _read_extras(self) -> dict[str, str]:
         if "optional-dependencies" not in self._dynamic:
-            tables = _table(self._project, "optional-dependencies")
-            return {normalize(name): self._lines(lines) for name, lines in tables.items()}
-        tables = _table(self._setuptools, "optional-dependencies")
-        texts = {normalize(name): self._read_files(table) for name, table in tables.items()}
+            tables = table_at(self._project, "optional-dependencies")
+            return {normalize_name(name): self._lines(lines) for name, lines in tables.items()}
+        tables = table_at(self._setuptools, "optional-dependencies")
+        texts = {normalize_name(name): self._read_files(table) for name, table in tables.items()}
         if not texts or None in texts.values():
             self._result.unread.append("the dynamic `optional-dependencies`")
         return {name: text or "" for name, text in texts.items()}
@@ -138,7 +133,7 @@ class _Reader:
 
     @property
     def _setuptools(self) -> dict[str, Any]:
-        return _table(_table(self._tool, "setuptools"), "dynamic")
+        return table_at(table_at(self._tool, "setuptools"), "dynamic")
 
     def _read_files(self, table: Any) -> str | None:
         """None if they are not in the repository."""
@@ -164,9 +159,13 @@ class _Reader:
         if not isinstance(entries, list) or name in seen:
             return ""
         seen.add(name)
-        included = {normalize(str(each["include-group"])) for each in entries if _includes(each)}
+        included = {
+            normalize_name(str(each["include-group"])) for each in entries if _includes(each)
+        }
         return self._lines(each for each in entries if not _includes(each)) + "".join(
-            self._read_group(each, seen) for each in self._groups if normalize(each) in included
+            self._read_group(each, seen)
+            for each in self._groups
+            if normalize_name(each) in included
         )
 
     def _expand(self, extra: str, extras: Mapping[str, str], seen: set[str]) -> str:
@@ -180,10 +179,10 @@ class _Reader:
         lines: list[str] = []
         for line in text.splitlines(keepends=True):
             match = _NAME.match(line)
-            if not match or not self._result.name or normalize(match[1]) != self._result.name:
+            if not match or not self._result.name or normalize_name(match[1]) != self._result.name:
                 lines.append(line)
                 continue
-            named = (normalize(extra.strip()) for extra in (match[2] or "").split(","))
+            named = (normalize_name(extra.strip()) for extra in (match[2] or "").split(","))
             lines += [self._expand(extra, extras, seen) for extra in named]
         return "".join(lines)
 
@@ -193,7 +192,7 @@ class _Reader:
             text = str(each)
             name = _NAME.match(text)
             read = list(read_requirements(text))
-            if not read or (name and normalize(name[1]) in self._elsewhere):
+            if not read or (name and normalize_name(name[1]) in self._elsewhere):
                 self._result.unread.append(f"`{' '.join(text.split())[:100]}`")
             else:
                 lines += read
@@ -209,8 +208,3 @@ def _requirement_lines(text: str) -> Iterator[str]:
 
 def _includes(entry: Any) -> bool:
     return isinstance(entry, dict) and "include-group" in entry
-
-
-def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = document.get(key)
-    return value if isinstance(value, dict) else {}

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from agentjobs_dependencies.versions.pypi import allows, normalize_name, raise_specifier
 from cve_fixer.model import CannotFix
-from cve_fixer.python.versions import allows, normalize, raise_specifier
 
 _TABLE = re.compile(r"^[ \t]*\[\[?[ \t]*([^\]\n]+?)[ \t]*\]\]?", re.MULTILINE)
 _STRINGS = ("project", "project.optional-dependencies", "dependency-groups", "tool.uv")
@@ -49,8 +49,8 @@ def allow_version(text: str, package: str, version: str) -> str:
         specifier = match["specifier"]
         if specifier is None:
             return match[0]
-        required_name = normalize(name or match["name"])
-        if required_name != normalize(package) or allows(specifier, version):
+        required_name = normalize_name(name or match["name"])
+        if required_name != normalize_name(package) or allows(specifier, version):
             return match[0]
         new = raise_specifier(specifier, version)
         if new is None:

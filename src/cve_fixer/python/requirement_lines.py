@@ -4,8 +4,8 @@ version. Changes no other byte."""
 import re
 from collections.abc import Callable
 
+from agentjobs_dependencies.versions.pypi import allows, is_same, normalize_name, raise_specifier
 from cve_fixer.model import CannotFix, Fix
-from cve_fixer.python.versions import allows, is_same, normalize, raise_specifier
 
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+")
 # A byte order mark at the start of a file is not part of the name.
@@ -25,7 +25,7 @@ def update_pin(text: str, fix: Fix) -> str:
     def update(line: str) -> str:
         nonlocal is_pinned
         pin = _PIN.match(line)
-        if not pin or normalize(pin["name"]) != normalize(fix.package):
+        if not pin or normalize_name(pin["name"]) != normalize_name(fix.package):
             return line
         if not is_same(pin["version"], fix.old):
             return line
@@ -58,7 +58,7 @@ def allow_version(text: str, package: str, version: str, *, keeps_pins: bool = F
 
     def update(line: str) -> str:
         match = _SPECIFIER.match(line)
-        if not match or normalize(match["name"]) != normalize(package):
+        if not match or normalize_name(match["name"]) != normalize_name(package):
             return line
         if allows(match["specifier"], version) or (keeps_pins and _PIN.match(line)):
             return line
@@ -72,7 +72,7 @@ def allow_version(text: str, package: str, version: str, *, keeps_pins: bool = F
 def without_pin(text: str, package: str) -> str:
     def keep(line: str) -> str:
         pin = _PIN.match(line)
-        return "" if pin and normalize(pin["name"]) == normalize(package) else line
+        return "" if pin and normalize_name(pin["name"]) == normalize_name(package) else line
 
     return _map_logical_lines(text, keep)
 
@@ -83,7 +83,7 @@ def relax_pins(text: str, *, keep: str) -> str:
     def relax(line: str) -> str:
         pin = _PIN.match(line)
         major = _MAJOR.match(pin["version"]) if pin else None
-        if not pin or not major or normalize(pin["name"]) == normalize(keep):
+        if not pin or not major or normalize_name(pin["name"]) == normalize_name(keep):
             return line
         requirement = pin["start"].rstrip(" \t=")
         bounds = f">={pin['version']},<{int(major[0]) + 1}"

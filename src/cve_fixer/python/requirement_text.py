@@ -6,7 +6,7 @@
 import re
 from collections.abc import Iterator
 
-from cve_fixer.python.versions import normalize
+from agentjobs_dependencies.versions.pypi import normalize_name
 
 PIN = re.compile(
     r"^\ufeff?[ \t]*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?P<extras>[ \t]*\[[^\]\n]*\])?[ \t]*"
@@ -32,14 +32,14 @@ _INLINE_VIA = re.compile(r"^[^#\s][^#\n]*# via ", re.MULTILINE)
 
 
 def pins(text: str) -> dict[str, str]:
-    return {normalize(match["name"]): match["version"] for match in PIN.finditer(text)}
+    return {normalize_name(match["name"]): match["version"] for match in PIN.finditer(text)}
 
 
 def blocks(text: str) -> dict[str, str]:
     """Each pin with its lines."""
     match = list(PIN.finditer(text))
     ends = [pin.start() for pin in match[1:]] + [len(text)]
-    names = [normalize(pin["name"]) for pin in match]
+    names = [normalize_name(pin["name"]) for pin in match]
     return {name: text[match[index].start() : ends[index]] for index, name in enumerate(names)}
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from agentjobs_dependencies.versions.pypi import normalize_name
 from cve_fixer import tree
 from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.markdown import code, escape
@@ -22,7 +23,6 @@ from cve_fixer.python.requirement_lines import allow_version, update_pin, withou
 from cve_fixer.python.requirement_text import read_requirements
 from cve_fixer.python.runtime import supported_pythons
 from cve_fixer.python.uv_export import Export, export_again, find_export
-from cve_fixer.python.versions import normalize
 
 _MAX_GROUPS = 10
 # Local projects and URLs, whose requirements are not known.
@@ -55,7 +55,7 @@ def apply(fix: Fix, root: Path) -> Outcome:
             changes.append(f"{name} required an older version and now allows {escape(fix.new)}.")
     changes += _raise_other_files(fix, root)
     unproven = [*resolution.unproven, *sources.unproven]
-    if normalize(fix.package) not in requirement_text.pins("".join(read_requirements(edited))):
+    if normalize_name(fix.package) not in requirement_text.pins("".join(read_requirements(edited))):
         unproven.append(
             f"The line of {fix.package} in {fix.manifest} could not be read: install it."
         )

@@ -8,9 +8,9 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from agentjobs_dependencies.versions.pypi import allows
 from cve_fixer import tree
 from cve_fixer.python import ci_pythons
-from cve_fixer.python.versions import allows
 
 _MAX_BYTES = 1024 * 1024
 _MAX_FILES = 50

@@ -12,9 +12,9 @@ import zipfile
 from collections.abc import Iterator
 from functools import cache
 
+from agentjobs_dependencies.versions.pypi import is_same, normalize_name
 from cve_fixer.download import DAMAGED_FILE, download
 from cve_fixer.model import CannotFix
-from cve_fixer.python.versions import is_same, normalize
 
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_PAGE_BYTES = 48 * 1024 * 1024
@@ -48,7 +48,7 @@ def read_requirements(archive: bytes, *, is_zip: bool = False) -> tuple[str, ...
 
 
 def _find_archive(registry: str, name: str, version: str) -> str:
-    page_url = f"{registry.rstrip('/')}/{normalize(name)}/"
+    page_url = f"{registry.rstrip('/')}/{normalize_name(name)}/"
     page = download(page_url, _MAX_PAGE_BYTES).decode("utf-8", "replace")
     for link in map(str, _LINK.findall(page)):
         url: str = urllib.parse.urljoin(page_url, link.replace("&amp;", "&")).partition("#")[0]
@@ -56,7 +56,7 @@ def _find_archive(registry: str, name: str, version: str) -> str:
         if (
             url.startswith(("https://", "http://"))
             and file
-            and normalize(file["name"]) == normalize(name)
+            and normalize_name(file["name"]) == normalize_name(name)
             and is_same(file["version"], version)
         ):
             return url

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agentjobs_dependencies.versions.pypi import normalize_name
 from cve_fixer import lock_blocks, tree
 from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.lock_blocks import Table
@@ -23,7 +24,6 @@ from cve_fixer.python.static_metadata import (
     make_static,
     remove_known_metadata,
 )
-from cve_fixer.python.versions import normalize
 from cve_fixer.run_tool import run_tool
 
 # Old versions of uv do not write it.
@@ -50,7 +50,9 @@ def apply(fix: Fix, root: Path) -> Outcome:
         edits = _add_override(project, edits, fix)
         after = _lock(root, lock_path, edits, fix)
         _describe_override(outcome, fix, (project / "pyproject.toml").relative_to(root))
-    outcome.changes += lock_blocks.describe_other_changes(before, after, normalize(fix.package))
+    outcome.changes += lock_blocks.describe_other_changes(
+        before, after, normalize_name(fix.package)
+    )
     for path, text in edits.items():
         tree.write(path, text)
     tree.write(lock_path, tree.with_line_endings_of(before, after))
@@ -126,7 +128,7 @@ def _lock(root: Path, lock_path: Path, edits: dict[Path, str], fix: Fix) -> str:
         run_uv("--upgrade-package", f"{fix.package}=={fix.new}")
         new = _replace_registry(tree.read(directory / "uv.lock"), fix.registry, registry)
         new, known = remove_known_metadata(new) if has_known else (new, "")
-        if fix.new not in lock_blocks.versions_of(new, normalize(fix.package)):
+        if fix.new not in lock_blocks.versions_of(new, normalize_name(fix.package)):
             raise CannotFix(f"uv did not move {fix.package} to {fix.new}")
         # The text of members may be out of date.
         for keeps_members in (True, False):
@@ -216,7 +218,7 @@ def _registry_of(lock: str, fix: Fix) -> str:
     """The registry of the package in the lock file, which may have another address."""
     for entry in lock_blocks.read_lock(lock).get("package", []):
         registry = entry.get("source", {}).get("registry")
-        if entry.get("name") == normalize(fix.package) and isinstance(registry, str):
+        if entry.get("name") == normalize_name(fix.package) and isinstance(registry, str):
             return registry
     return fix.registry
 

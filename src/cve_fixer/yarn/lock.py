@@ -9,6 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentjobs_dependencies.formats.npm.yarn_lock import (
+    Descriptor,
+    YarnEntry,
+    plain_range,
+    read_entries,
+)
+from agentjobs_dependencies.versions.npm import allows, raise_range
 from cve_fixer import json_text, tree
 from cve_fixer.apply_fixes import fix_lock_file
 from cve_fixer.markdown import code, collateral_changes
@@ -16,11 +23,9 @@ from cve_fixer.model import CannotFix, Fix, Outcome
 from cve_fixer.npm import package_json, project
 from cve_fixer.npm.addresses import match_addresses
 from cve_fixer.npm.project import NpmProject
-from cve_fixer.npm.ranges import allows, raise_range
 from cve_fixer.pnpm.catalogs import catalog_of, range_in_catalog, set_range_in_catalog
 from cve_fixer.yarn import text as yarn_text
 from cve_fixer.yarn.project import SETTINGS, YarnProject, find_release, workspace_members
-from cve_fixer.yarn.text import Descriptor, Entry, plain_range
 
 _ALIAS = "agentjobs-cve-fixer"
 _TARGET = re.compile(r"(?:^|/)((?:@[^/@]+/)?[^/@*]+)(?:@[^/]*)?$")
@@ -64,7 +69,7 @@ class _Editor:
 
     def _members(self, lock: str) -> list[str]:
         if not self._project.is_first:
-            entries = yarn_text.entries(lock)
+            entries = read_entries(lock)
             return [entry.directory for entry in entries if entry.directory not in (None, ".")]
         root = package_json.read(self._project.files.manifests([""])[""])
         return list(workspace_members(self._path.parent, root.get("workspaces")))
@@ -80,7 +85,7 @@ class _Editor:
 
     def move(self, fix: Fix) -> Outcome:
         now = self._now
-        entries = yarn_text.entries(now.lock)
+        entries = list(read_entries(now.lock))
         old = [entry for entry in entries if (entry.name, entry.version) == (fix.package, fix.old)]
         if not old:
             raise CannotFix(f"{fix.manifest} does not contain {fix.package} {fix.old}")
@@ -159,7 +164,7 @@ class _Editor:
     def _add_resolutions(
         self,
         state: _State,
-        entries: list[Entry],
+        entries: list[YarnEntry],
         excluded: set[Descriptor],
         fix: Fix,
         outcome: Outcome,
@@ -183,7 +188,9 @@ class _Editor:
             _describe_resolution(outcome, key, parent, f"{code(name)} {fix.new}", place)
         return state
 
-    def _resolution_key(self, parent: str, version: str, name: str, entries: list[Entry]) -> str:
+    def _resolution_key(
+        self, parent: str, version: str, name: str, entries: list[YarnEntry]
+    ) -> str:
         """With the parent's version if the lock file has several, which yarn 1 does not know."""
         if self._project.is_first:
             return f"**/{parent}/{name}"

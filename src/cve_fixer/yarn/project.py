@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agentjobs_dependencies.formats.npm import package_json
 from cve_fixer import tree, yaml_text
 from cve_fixer.model import CannotFix
 from cve_fixer.npm.fetched_tools import argv_of, edit_tool, fetch_tool
@@ -175,8 +176,7 @@ def _program(release: str, registry: str) -> list[str]:
 
 def workspace_members(directory: Path, workspaces: Any) -> Iterator[str]:
     """The directories that `workspaces` of package.json names: yarn 1 does not list them."""
-    patterns = workspaces.get("packages") if isinstance(workspaces, dict) else workspaces
-    named = [name for name in patterns or () if isinstance(name, str)]
+    named = package_json.workspace_members(workspaces)
     excluded = {path for name in named if name.startswith("!") for path in _glob(directory, name)}
     included = {
         path for name in named if not name.startswith("!") for path in _glob(directory, name)

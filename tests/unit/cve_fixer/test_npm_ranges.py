@@ -2,7 +2,7 @@
 
 import pytest
 
-from cve_fixer.npm.ranges import allows, pin_exactly, raise_range
+from agentjobs_dependencies.versions.npm import allows, pin_exactly, raise_range
 
 
 @pytest.mark.parametrize(

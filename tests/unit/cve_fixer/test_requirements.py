@@ -4,14 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs_dependencies.versions import pypi
 from cve_fixer.model import CannotFix, Fix
-from cve_fixer.python import (
-    pyproject,
-    requirement_lines,
-    requirement_text,
-    requirements,
-    versions,
-)
+from cve_fixer.python import pyproject, requirement_lines, requirement_text, requirements
 from cve_fixer.python.project_requirements import read_setup_cfg
 
 FIX = Fix(
@@ -99,7 +94,7 @@ def test_the_source_of_a_compiled_file_allows_the_new_version(before: str, after
 def test_a_specifier_is_raised_as_little_as_possible(
     specifier: str, version: str, expected: str | None
 ) -> None:
-    assert versions.raise_specifier(specifier, version) == expected
+    assert pypi.raise_specifier(specifier, version) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,7 +120,7 @@ def test_a_specifier_is_raised_as_little_as_possible(
 def test_a_specifier_allows_the_same_versions_as_in_the_ecosystem(
     specifier: str, version: str, *, is_admitted: bool
 ) -> None:
-    assert versions.allows(specifier, version) is is_admitted
+    assert pypi.allows(specifier, version) is is_admitted
 
 
 @pytest.mark.parametrize(

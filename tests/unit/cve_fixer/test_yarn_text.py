@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agentjobs_dependencies.formats.npm.yarn_lock import read_entries
 from cve_fixer.model import CannotFix
 from cve_fixer.npm.project import NpmProject
 from cve_fixer.yarn import text as yarn_text
@@ -76,7 +77,7 @@ __metadata:
 @pytest.mark.parametrize(("lock", "version"), [(YARN_1, 1), (YARN_8, 8)])
 def test_ranges_of_a_yarn_lock_get_another_entry(lock: str, version: int) -> None:
     assert yarn_text.lock_version(lock) == version
-    entries = {entry.descriptors[0][0]: entry for entry in yarn_text.entries(lock)}
+    entries = {entry.descriptors[0][0]: entry for entry in read_entries(lock)}
     assert entries["@s/p"].requires == (("a", "^1.0.0"),)
     assert entries["alias"].name == "a"
     assert entries["a"].is_published
@@ -86,7 +87,7 @@ def test_ranges_of_a_yarn_lock_get_another_entry(lock: str, version: int) -> Non
     }
     served = [("a", "^1.0.0"), ("a", "1.2.0")]
     edited = yarn_text.reassign(lock, ("fix", "npm:a@1.2.0"), served, "a", "1.0.0")
-    after = {entry.version: entry for entry in yarn_text.entries(edited) if entry.name == "a"}
+    after = {entry.version: entry for entry in read_entries(edited) if entry.name == "a"}
     assert set(after) == {"1.2.0"}
     assert set(after["1.2.0"].descriptors) == {*served, ("fix", "npm:a@1.2.0")}
 

@@ -5,8 +5,8 @@ Cargo.toml files.
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from agentjobs_dependencies.formats.cargo.workspace import OWN
 from agentjobs_dependencies.formats.locks import Lock
@@ -35,11 +35,10 @@ class Crate(NamedTuple):
 
 
 def read_cargo_lock(content: bytes) -> ParsedManifest:
-    document, reason = parse_lock_toml(content, _BULK)
+    document, reason = read_document(content)
     warnings = Warnings((reason,) if reason else ())
-    listed = document.get("package")
-    entries = [*(listed if isinstance(listed, list) else []), document.get("root")]
-    crates = list(_crates((entry for entry in entries if entry is not None), warnings))
+    root = [document["root"]] if "root" in document else []
+    crates = [*read_crates(document.get("package"), warnings), *read_crates(root, warnings)]
     lock, positions = _build_lock([crate for crate in crates if crate.source], warnings)
     return ParsedManifest(
         ECOSYSTEM,
@@ -59,16 +58,21 @@ def _own_requirements(crates: list[Crate], positions: _Positions) -> dict[str, s
     return notes
 
 
-def _crates(entries: Iterable[object], warnings: Warnings) -> Iterator[Crate]:
-    for entry in entries:
-        crate = read_crate(entry)
+def read_document(content: bytes) -> tuple[dict[str, Any], str | None]:
+    """Without checksums, and why it is incomplete."""
+    return parse_lock_toml(content, _BULK)
+
+
+def read_crates(entries: object, warnings: Warnings) -> Iterator[Crate]:
+    for entry in entries if isinstance(entries, list) else ():
+        crate = _read_crate(entry)
         if crate is None:
             warnings.add(f"a package is left out: {str(entry)[:100]!r}")
         else:
             yield crate
 
 
-def read_crate(entry: object) -> Crate | None:
+def _read_crate(entry: object) -> Crate | None:
     """None for an invalid entry."""
     table = {"source": "", "dependencies": [], **(entry if isinstance(entry, dict) else {})}
     match table:

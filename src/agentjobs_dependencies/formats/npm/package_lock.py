@@ -4,7 +4,7 @@ Version 1 is a tree, versions 2 and 3 list locations in node_modules; the tree i
 locations. Requirements are resolved as in Node: in the own node_modules, then in parent ones.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -166,13 +166,14 @@ def _scope(entry: _Entry) -> Scope:
 
 def _required(lock: Lock, locations: _Locations, key: str) -> Iterator[int]:
     for name in locations[key].requires:
-        location = _find(locations, key, name)
+        location = find_location(locations, key, name)
         position = lock.position(location) if location is not None else None
         if position is not None:
             yield position
 
 
-def _find(locations: _Locations, key: str, name: str) -> str | None:
+def find_location(locations: Container[str], key: str, name: str) -> str | None:
+    """The key of the package that `name` is at this location, as Node.js resolves it."""
     base = f"{key}/" if key else ""
     while True:
         candidate = f"{base}{_NODE_MODULES}{name}"

@@ -3,8 +3,9 @@
 from typing import Any
 
 from agentjobs_dependencies.formats.locks import Lock
-from agentjobs_dependencies.formats.pypi.names import is_version, normalize_name
+from agentjobs_dependencies.formats.pypi.names import is_version
 from agentjobs_dependencies.model import Scope
+from agentjobs_dependencies.versions.pypi import normalize_name
 
 
 def add_entry(lock: Lock, entry: dict[str, Any], scope: Scope = "runtime") -> None:

@@ -1,14 +1,14 @@
-"""Normalizes names (PEP 503) and parses requirements (PEP 508) of the Python ecosystem."""
+"""Parses requirements (PEP 508) of the Python ecosystem."""
 
 import re
 from typing import Any
 
 from agentjobs_dependencies.formats.text import Warnings
 from agentjobs_dependencies.model import Requirement, Scope
+from agentjobs_dependencies.versions.pypi import normalize_name
 
 ECOSYSTEM = "PyPI"
 
-_SEPARATORS = re.compile(r"[-_.]+")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
 _REQUIREMENT = re.compile(
     r"\s*+([A-Za-z0-9][A-Za-z0-9._-]{0,253}+)\s*+(?>(?:\[[^\]]*+\])?)\s*+(@[^;]*+|[^;@]*+)(?:\s;.*|;.*)?"
@@ -16,11 +16,6 @@ _REQUIREMENT = re.compile(
 _CLAUSE = re.compile(r"(?:===|[~=!<>]=|[<>])\s*+[A-Za-z0-9.*+!_-]++")
 _EXACT = re.compile(r"===?\s*+v?([0-9][A-Za-z0-9.+!_-]*+)")
 _VERSION = re.compile(r"v?(?:[0-9]+!)?[0-9][0-9A-Za-z.+_-]{0,127}", re.ASCII)
-
-
-def normalize_name(name: str) -> str:
-    """The normalized name of a package (PEP 503)."""
-    return _SEPARATORS.sub("-", name).lower()
 
 
 def is_name(name: object) -> bool:

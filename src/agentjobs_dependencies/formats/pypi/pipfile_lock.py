@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentjobs_dependencies.formats.locks import Lock
-from agentjobs_dependencies.formats.pypi.names import ECOSYSTEM, exact_version, normalize_name
+from agentjobs_dependencies.formats.pypi.names import ECOSYSTEM, exact_version
 from agentjobs_dependencies.formats.text import parse_json, table_at
 from agentjobs_dependencies.model import ParsedManifest, Root, Scope
+from agentjobs_dependencies.versions.pypi import normalize_name
 
 
 def read_pipfile_lock(content: bytes) -> ParsedManifest:

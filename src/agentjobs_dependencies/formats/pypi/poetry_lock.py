@@ -5,9 +5,10 @@ from typing import Any
 
 from agentjobs_dependencies.formats.locks import Lock
 from agentjobs_dependencies.formats.pypi.lock_entries import add_entry, entry_key
-from agentjobs_dependencies.formats.pypi.names import ECOSYSTEM, normalize_name
+from agentjobs_dependencies.formats.pypi.names import ECOSYSTEM
 from agentjobs_dependencies.formats.text import Warnings, parse_lock_toml
 from agentjobs_dependencies.model import ParsedManifest, Scope
+from agentjobs_dependencies.versions.pypi import normalize_name
 
 _BULK = re.compile(rb'^    \{ ?(?:file|url) = "[^\n]*\},?\r?\n', re.MULTILINE)
 

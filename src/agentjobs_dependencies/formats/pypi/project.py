@@ -9,7 +9,6 @@ from agentjobs_dependencies.formats.pypi.names import (
     ECOSYSTEM,
     exact_version,
     is_name,
-    normalize_name,
     parse_requirements,
 )
 from agentjobs_dependencies.formats.text import (
@@ -20,6 +19,7 @@ from agentjobs_dependencies.formats.text import (
     table_at,
 )
 from agentjobs_dependencies.model import ParsedManifest, Requirement, Scope
+from agentjobs_dependencies.versions.pypi import normalize_name
 
 _MAX_SETUP_BYTES = 1 << 20
 # The parser takes time quadratic in the number of invalid lines.
@@ -61,55 +61,57 @@ def read_pipfile(content: bytes) -> ParsedManifest:
     return ParsedManifest(ECOSYSTEM, requirements=limited, warnings=warnings.all())
 
 
+class SetupCfg:
+    """What setuptools reads from a setup.cfg; the values are lines of requirements, or of files
+    (`file:`) that have them."""
+
+    def __init__(self, content: bytes) -> None:
+        if len(content) > _MAX_SETUP_BYTES:
+            raise UnreadableManifest(
+                f"larger than {_MAX_SETUP_BYTES >> 20} MiB: too large for a setup.cfg"
+            )
+        if content.count(b"\n") + content.count(b"\r") > _MAX_SETUP_LINES:
+            raise UnreadableManifest(
+                f"more than {_MAX_SETUP_LINES} lines: too long for a setup.cfg"
+            )
+        text, reasons = decode(content)
+        self.warnings = Warnings(reasons)
+        parser = configparser.RawConfigParser(strict=False)
+        try:
+            parser.read_string(text)
+        except configparser.Error as error:
+            raise UnreadableManifest(f"not valid: {' '.join(str(error).split())[:200]}") from None
+        section = "options.extras_require"
+        self.name = parser.get("metadata", "name", fallback="")
+        self.install_requires = parser.get("options", "install_requires", fallback="")
+        self.extras = dict(parser.items(section)) if parser.has_section(section) else {}
+
+    @property
+    def named_files(self) -> list[list[str]]:
+        """The files of the project, and those of each extra."""
+        return [_named_files(value) for value in (self.install_requires, *self.extras.values())]
+
+
 def read_setup_cfg(content: bytes) -> ParsedManifest:
-    parser, warnings = _parse_setup_cfg(content)
-    install_requires = _split_lines(parser.get("options", "install_requires", fallback=""))
-    requirements = parse_requirements(install_requires, "runtime", "install_requires", warnings)
-    for extra, value in _extras(parser):
+    setup_cfg = SetupCfg(content)
+    warnings = setup_cfg.warnings
+    lines = _split_lines(setup_cfg.install_requires)
+    requirements = parse_requirements(lines, "runtime", "install_requires", warnings)
+    for extra, value in setup_cfg.extras.items():
         where = f"extras_require {extra[:100]}"
         requirements += parse_requirements(_split_lines(value), "optional", where, warnings)
-    name = parser.get("metadata", "name", fallback="")
     return ParsedManifest(
         ECOSYSTEM,
-        project=normalize_name(name) if is_name(name) else "",
+        project=normalize_name(setup_cfg.name) if is_name(setup_cfg.name) else "",
         requirements=limit_requirements(requirements, warnings),
         warnings=warnings.all(),
     )
-
-
-def files_of_setup_cfg(content: bytes) -> tuple[list[str], list[list[str]]]:
-    """The files from which setuptools takes the requirements (`file:`), and those of each extra."""
-    parser, _ = _parse_setup_cfg(content)
-    base = parser.get("options", "install_requires", fallback="")
-    return _named_files(base), [_named_files(value) for _, value in _extras(parser)]
 
 
 def _named_files(value: str) -> list[str]:
     if not value.lstrip().startswith("file:"):
         return []
     return [name.strip() for name in value.partition(":")[2].replace("\n", ",").split(",")]
-
-
-def _extras(parser: configparser.RawConfigParser) -> list[tuple[str, str]]:
-    section = "options.extras_require"
-    return parser.items(section) if parser.has_section(section) else []
-
-
-def _parse_setup_cfg(content: bytes) -> tuple[configparser.RawConfigParser, Warnings]:
-    if len(content) > _MAX_SETUP_BYTES:
-        raise UnreadableManifest(
-            f"larger than {_MAX_SETUP_BYTES >> 20} MiB: too large for a setup.cfg"
-        )
-    if content.count(b"\n") + content.count(b"\r") > _MAX_SETUP_LINES:
-        raise UnreadableManifest(f"more than {_MAX_SETUP_LINES} lines: too long for a setup.cfg")
-    text, reasons = decode(content)
-    warnings = Warnings(reasons)
-    parser = configparser.RawConfigParser(strict=False)
-    try:
-        parser.read_string(text)
-    except configparser.Error as error:
-        raise UnreadableManifest(f"not valid: {' '.join(str(error).split())[:200]}") from None
-    return parser, warnings
 
 
 def _from_project(project: dict[str, Any], warnings: Warnings) -> Iterator[Requirement]:

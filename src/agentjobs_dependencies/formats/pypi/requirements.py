@@ -11,11 +11,11 @@ from agentjobs_dependencies.formats.pypi.names import (
     ECOSYSTEM,
     exact_version,
     is_version,
-    normalize_name,
     parse_requirement,
 )
 from agentjobs_dependencies.formats.text import Warnings, decode
 from agentjobs_dependencies.model import ParsedManifest, Requirement, Root
+from agentjobs_dependencies.versions.pypi import normalize_name
 
 _COMMENT = re.compile(r"(?:^|\s)#(.*)$")
 # Options that follow a requirement: hashes and build settings.

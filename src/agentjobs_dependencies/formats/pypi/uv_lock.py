@@ -7,9 +7,10 @@ from typing import Any
 from agentjobs_dependencies.formats.bounds import limit_requirements
 from agentjobs_dependencies.formats.locks import Lock
 from agentjobs_dependencies.formats.pypi.lock_entries import add_entry, entry_key
-from agentjobs_dependencies.formats.pypi.names import ECOSYSTEM, exact_version, normalize_name
+from agentjobs_dependencies.formats.pypi.names import ECOSYSTEM, exact_version
 from agentjobs_dependencies.formats.text import Warnings, parse_lock_toml
 from agentjobs_dependencies.model import ParsedManifest, Requirement, Root, Scope
+from agentjobs_dependencies.versions.pypi import normalize_name
 
 # URLs and hashes of files.
 _BULK = re.compile(rb'^(?:    \{ (?:url|path) = "[^\n]*\},?|sdist = \{[^\n]*\})\r?\n', re.MULTILINE)

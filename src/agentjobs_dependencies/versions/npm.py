@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from operator import eq, ge, gt, le, lt
 
-Key = tuple[tuple[int, int, int], tuple[tuple[int, int, str], ...]]
+from agentjobs_dependencies.versions.order import Key, version_key
+
 Bound = tuple[str, Key]
 
 _PART = r"(?:\d{1,15}|[xX*])"
@@ -17,9 +18,9 @@ _SPACE_AFTER = re.compile(r"(\^|~>?|[<>]=?|=)\s+")
 _COMPARATOR = re.compile(r"(\^|~>?|[<>]=?|=)?(.*)")
 _ALIAS = re.compile(r"(npm:(?:@[^/@]+/)?[^/@]+@)(.*)", re.DOTALL)
 _ORDER: Mapping[str, Callable[[Key, Key], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge, "=": eq}
-# Sorts after every pre-release with the same numbers.
-_RELEASE = ((2, 0, ""),)
-_LOWEST: tuple[tuple[int, int, str], ...] = ()
+# Instead of the state of a release in a key: sorts before every pre-release with the same numbers.
+_LOWEST = -1
+_MAX_PRERELEASE = 75
 
 
 class _NotARange(Exception):
@@ -76,9 +77,7 @@ def _allows(bounds: list[Bound], key: Key) -> bool:
     if not all(_ORDER[operator](key, bound) for operator, bound in bounds):
         return False
     # A range allows a pre-release only if it names one with the same numbers.
-    return key[1] == _RELEASE or any(
-        bound[0] == key[0] and bound[1] not in (_RELEASE, _LOWEST) for _, bound in bounds
-    )
+    return key[1] == 1 or any(bound[:2] == key[:2] for _, bound in bounds)
 
 
 def _bounds(part: str) -> Iterator[Bound]:
@@ -132,17 +131,17 @@ def _above(bound: re.Match[str], shared: int) -> Key:
     """The lowest version that differs in the first `shared` numbers; none for a wildcard."""
     numbers = _numbers(bound)[:shared]
     if not numbers:
-        return (10**16, 0, 0), _LOWEST
+        return (10**16,), _LOWEST
     numbers[-1] += 1
-    return _three(numbers), _LOWEST
+    return _release_key(numbers)[0], _LOWEST
 
 
 def _low(bound: re.Match[str]) -> Key:
-    return _three(_numbers(bound)), _prerelease(bound["pre"]) if bound["pre"] else _RELEASE
+    return _release_key(_numbers(bound), bound["pre"])
 
 
 def _edge(bound: re.Match[str]) -> Key:
-    return _three(_numbers(bound)), _LOWEST
+    return _release_key(_numbers(bound))[0], _LOWEST
 
 
 def _numbers(bound: re.Match[str]) -> list[int]:
@@ -155,16 +154,9 @@ def _numbers(bound: re.Match[str]) -> list[int]:
     return numbers
 
 
-def _three(numbers: list[int]) -> tuple[int, int, int]:
-    major, minor, patch = (*numbers, 0, 0, 0)[:3]
-    return major, minor, patch
-
-
-def _prerelease(text: str) -> tuple[tuple[int, int, str], ...]:
-    return tuple(
-        (0, int(part), "") if part.isdigit() and part.isascii() else (1, 0, part)
-        for part in text[:100].split(".")
-    )
+def _release_key(numbers: list[int], prerelease: str | None = None) -> Key:
+    text = ".".join(map(str, (*numbers, 0, 0, 0)[:3]))
+    return version_key("npm", f"{text}-{prerelease[:_MAX_PRERELEASE]}" if prerelease else text)
 
 
 def _parse(text: str) -> re.Match[str]:

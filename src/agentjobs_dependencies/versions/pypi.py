@@ -1,4 +1,4 @@
-"""Python version specifiers: whether one allows a version, and how to raise it.
+"""Names and version specifiers of Python packages: whether one allows a version, how to raise it.
 
 Reads the specifiers of PEP 440 and Poetry's own (`^1.2`, `~1.2`, `1.2`). Edits no file.
 """
@@ -7,50 +7,26 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import ge, gt, le, lt
+from typing import Any
 
-Key = tuple[int, tuple[int, ...], tuple[int, int], int, float]
+from agentjobs_dependencies.versions.order import version_key
 
-_VERSION = re.compile(
-    r"v?(?:(?P<epoch>\d+)!)?(?P<release>\d+(?:\.\d+)*)"
-    r"(?:[-_.]?(?P<phase>alpha|beta|preview|pre|rc|a|b|c)[-_.]?(?P<pre>\d*))?"
-    r"(?:-(?P<post1>\d+)|[-_.]?(?P<post>post|rev|r)[-_.]?(?P<post2>\d*))?"
-    r"(?:[-_.]?(?P<dev>dev)[-_.]?(?P<dev1>\d*))?(?:\+[a-z0-9._-]+)?",
-    re.IGNORECASE,
-)
+_SEPARATORS = re.compile(r"[-_.]+")
+_RELEASE = re.compile(r"v?(?:\d+!)?(\d+(?:\.\d+)*)")
 _CLAUSE = re.compile(
     r"\s*(\^|~=|~|===|==|!=|<=|>=|=|<|>)?(\s*)(\d[^\s,*]*?|\*)((?:\.\*)?)(?:\s*,|\s+|$)"
 )
-_ORDER: Mapping[str, Callable[[Key, Key], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
-_PHASES = {"a": 0, "alpha": 0, "b": 1, "beta": 1}
-_NOT_PRE, _ONLY_DEV = (9, 0), (-1, 0)
+_ORDER: Mapping[str, Callable[[Any, Any], Any]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-def normalize(name: str) -> str:
-    """Normalize a name according to PEP 503."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def version_key(text: str) -> Key | None:
-    """A sort key; None for an invalid version."""
-    match = _VERSION.fullmatch(text.strip())
-    if not match:
-        return None
-    part = match.groupdict()
-    has_post = part["post"] is not None or part["post1"] is not None
-    pre = _NOT_PRE
-    if part["phase"]:
-        pre = (_PHASES.get(part["phase"].lower(), 2), int(part["pre"] or 0))
-    elif part["dev"] and not has_post:
-        pre = _ONLY_DEV
-    post = int(part["post1"] or part["post2"] or 0) if has_post else -1
-    dev = float(part["dev1"] or 0) if part["dev"] else float("inf")
-    return (int(part["epoch"] or 0), _release(part["release"]), pre, post, dev)
+def normalize_name(name: str) -> str:
+    """The normalized name of a package (PEP 503)."""
+    return _SEPARATORS.sub("-", name).lower()
 
 
 def is_same(first: str, second: str) -> bool:
-    return first == second or (
-        version_key(first) is not None and version_key(first) == version_key(second)
-    )
+    key = _key(first)
+    return first == second or (key is not None and key == _key(second))
 
 
 def allows(specifier: str, version: str) -> bool:
@@ -98,13 +74,15 @@ def _clauses(text: str) -> list[_Clause] | None:
 
 
 def _allows(clause: _Clause, version: str) -> bool:
-    key, bound = version_key(version), version_key(clause.version)
+    key, bound = _key(version), _key(clause.version)
     if clause.version == "*" or key is None or bound is None:
         return True
     if clause.operator in ("^", "~", "~="):
-        return key >= bound and _has_same_prefix(version, clause.version, _fixed_parts(clause))
+        return bool(key >= bound) and _has_same_prefix(
+            version, clause.version, _fixed_parts(clause)
+        )
     if clause.operator in _ORDER:
-        return _ORDER[clause.operator](key, bound)
+        return bool(_ORDER[clause.operator](key, bound))
     return _equals(clause, version) is (clause.operator != "!=")
 
 
@@ -157,12 +135,9 @@ def _join_numbers(numbers: list[int], count: int) -> str:
 
 
 def _numbers(version: str) -> list[int]:
-    match = _VERSION.match(version)
-    return [int(number) for number in match["release"].split(".")] if match else [0]
+    match = _RELEASE.match(version)
+    return [int(number) for number in match[1].split(".")] if match else [0]
 
 
-def _release(text: str) -> tuple[int, ...]:
-    numbers = [int(number) for number in text.split(".")]
-    while len(numbers) > 1 and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
+def _key(version: str) -> Any:
+    return version_key("PyPI", version)
