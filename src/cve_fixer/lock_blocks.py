@@ -5,14 +5,13 @@ should only show the packages that changed.
 """
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from cve_fixer.markdown import code, escape
-from cve_fixer.model import CannotFix
+from cve_fixer.tree import read_toml
 
 Table = dict[str, Any]
 
@@ -40,10 +39,7 @@ def join_blocks(head: str, blocks: list[str], tail: str) -> str:
 
 
 def read_lock(text: str) -> Table:
-    try:
-        return tomllib.loads(text.replace("\r\n", "\n"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise CannotFix(f"the lock file cannot be read: {error}") from None
+    return read_toml(text, "the lock file")
 
 
 def read_block(block: str) -> Table:

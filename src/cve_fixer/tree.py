@@ -4,8 +4,10 @@ Text keeps its line endings and bytes that are not UTF-8.
 """
 
 import shutil
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from cve_fixer.model import CannotFix
 
@@ -37,6 +39,14 @@ def open_file(root: Path, name: str) -> tuple[Path, str]:
 
 def read(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape")
+
+
+def read_toml(text: str, name: str) -> dict[str, Any]:
+    """Raises CannotFix with the file's name if it is not valid."""
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n"))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise CannotFix(f"{name} cannot be read: {error}") from None
 
 
 def write(path: Path, text: str) -> None:

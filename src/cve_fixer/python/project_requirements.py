@@ -4,12 +4,13 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentjobs_dependencies.formats.pypi.project import SetupCfg
+from agentjobs_dependencies.formats.pypi.requirements import read_lines
 from agentjobs_dependencies.formats.text import UnreadableManifest, table_at
 from agentjobs_dependencies.versions.pypi import normalize_name
 from cve_fixer import tree
@@ -143,7 +144,7 @@ class _Reader:
             return None
         try:
             return "".join(
-                self._lines(_requirement_lines(tree.read(self._resolve(str(name)))))
+                self._lines(line.text for line in read_lines(tree.read(self._resolve(str(name)))))
                 for name in names
             )
         except (CannotFix, ValueError):
@@ -197,13 +198,6 @@ class _Reader:
             else:
                 lines += read
         return "".join(lines)
-
-
-def _requirement_lines(text: str) -> Iterator[str]:
-    """Without comments, and with continued lines joined."""
-    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
-        if requirement := re.sub(r"(?:^|\s)#.*", "", line).strip():
-            yield requirement
 
 
 def _includes(entry: Any) -> bool:

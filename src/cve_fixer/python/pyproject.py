@@ -4,13 +4,13 @@ Knows the tables of PEP 621, dependency groups, uv, Poetry, and those of a Pipfi
 """
 
 import re
-import tomllib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from agentjobs_dependencies.versions.pypi import allows, normalize_name, raise_specifier
 from cve_fixer.model import CannotFix
+from cve_fixer.tree import read_toml
 
 _TABLE = re.compile(r"^[ \t]*\[\[?[ \t]*([^\]\n]+?)[ \t]*\]\]?", re.MULTILINE)
 _STRINGS = ("project", "project.optional-dependencies", "dependency-groups", "tool.uv")
@@ -36,10 +36,7 @@ _OVERRIDES = re.compile(r"^[ \t]*override-dependencies[ \t]*=[ \t]*\[", re.MULTI
 
 
 def read_pyproject(text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text.replace("\r\n", "\n"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise CannotFix(f"pyproject.toml cannot be read: {error}") from None
+    return read_toml(text, "pyproject.toml")
 
 
 def allow_version(text: str, package: str, version: str) -> str:

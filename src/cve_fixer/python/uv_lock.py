@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agentjobs_dependencies.formats.pypi.lock_entries import read_packages
+from agentjobs_dependencies.formats.pypi.uv_lock import project_directory
 from agentjobs_dependencies.versions.pypi import normalize_name
 from cve_fixer import lock_blocks, tree
 from cve_fixer.apply_fixes import one_by_one
@@ -79,9 +81,8 @@ def member_pyprojects(lock_path: Path) -> list[Path]:
 
 
 def _members(lock: str) -> list[str]:
-    sources = [entry.get("source", {}) for entry in lock_blocks.read_lock(lock).get("package", [])]
-    kinds = ("editable", "virtual", "directory")
-    return sorted({".", *(source[kind] for source in sources for kind in kinds if kind in source)})
+    directories = map(project_directory, read_packages(lock_blocks.read_lock(lock)))
+    return sorted({".", *(each or "." for each in directories if each is not None)})
 
 
 def _add_override(project: Path, edits: dict[Path, str], fix: Fix) -> dict[Path, str]:

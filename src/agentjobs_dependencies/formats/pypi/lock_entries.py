@@ -8,6 +8,11 @@ from agentjobs_dependencies.model import Scope
 from agentjobs_dependencies.versions.pypi import normalize_name
 
 
+def read_packages(document: dict[str, Any]) -> list[dict[str, Any]]:
+    entries = document.get("package")
+    return [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+
+
 def add_entry(lock: Lock, entry: dict[str, Any], scope: Scope = "runtime") -> None:
     name, version = entry.get("name"), entry.get("version")
     if isinstance(version, str) and not is_version(version):

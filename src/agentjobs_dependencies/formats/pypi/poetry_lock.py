@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from agentjobs_dependencies.formats.locks import Lock
-from agentjobs_dependencies.formats.pypi.lock_entries import add_entry, entry_key
+from agentjobs_dependencies.formats.pypi.lock_entries import add_entry, entry_key, read_packages
 from agentjobs_dependencies.formats.pypi.names import ECOSYSTEM
 from agentjobs_dependencies.formats.text import Warnings, parse_lock_toml
 from agentjobs_dependencies.model import ParsedManifest, Scope
@@ -16,8 +16,7 @@ _BULK = re.compile(rb'^    \{ ?(?:file|url) = "[^\n]*\},?\r?\n', re.MULTILINE)
 def read_poetry_lock(content: bytes) -> ParsedManifest:
     document, reason = parse_lock_toml(content, _BULK)
     lock = Lock(Warnings((reason,) if reason else ()))
-    entries = document.get("package")
-    entries = [e for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+    entries = read_packages(document)
     for entry in entries:
         if not _is_local(entry):
             add_entry(lock, entry, _scope(entry))

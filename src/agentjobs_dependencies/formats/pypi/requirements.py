@@ -30,7 +30,7 @@ _MAX_LINE = 4096
 
 
 @dataclass(slots=True)
-class _Line:
+class RequirementLine:
     """A requirement as written, and the parents named in comments; None without such comments."""
 
     text: str
@@ -42,8 +42,8 @@ def read_requirements(content: bytes) -> ParsedManifest:
     text, reasons = decode(content)
     warnings = Warnings(reasons)
     entries: list[tuple[Requirement, list[str] | None]] = []
-    invalid: list[_Line] = []
-    for line in _lines(text):
+    invalid: list[RequirementLine] = []
+    for line in read_lines(text):
         requirement = _requirement(line.text)
         if requirement is not None:
             parents = None if line.parents is None else list(dict.fromkeys(line.parents))
@@ -92,10 +92,10 @@ def _read_compiled(
     )
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def read_lines(text: str) -> Iterator[RequirementLine]:
     """Lines with continuations joined and without comments; `via` comments after a requirement
     name its parents."""
-    current: _Line | None = None
+    current: RequirementLine | None = None
     is_continued = in_via = False
     for number, raw in enumerate(text.splitlines(), 1):
         comment = _COMMENT.search(raw)
@@ -103,7 +103,7 @@ def _lines(text: str) -> Iterator[_Line]:
         if code and not is_continued:
             if current is not None:
                 yield current
-            current, in_via = _Line("", number), False
+            current, in_via = RequirementLine("", number), False
         if current is not None and len(current.text) < _MAX_LINE:
             # Longer continuations are hashes.
             current.text = f"{current.text} {code[:_MAX_LINE].rstrip(_BACKSLASH)}".strip()
@@ -116,7 +116,7 @@ def _lines(text: str) -> Iterator[_Line]:
         yield current
 
 
-def _add_parents(line: _Line, comment: str, in_via: bool) -> bool:
+def _add_parents(line: RequirementLine, comment: str, in_via: bool) -> bool:
     """Add the parents named in a comment; True if the next comment may name more."""
     text = comment.strip()
     if text == "via" or text.startswith("via "):

@@ -6,7 +6,7 @@ from typing import Any
 
 from agentjobs_dependencies.formats.bounds import limit_requirements
 from agentjobs_dependencies.formats.locks import Lock
-from agentjobs_dependencies.formats.pypi.lock_entries import add_entry, entry_key
+from agentjobs_dependencies.formats.pypi.lock_entries import add_entry, entry_key, read_packages
 from agentjobs_dependencies.formats.pypi.names import ECOSYSTEM, exact_version
 from agentjobs_dependencies.formats.text import Warnings, parse_lock_toml
 from agentjobs_dependencies.model import ParsedManifest, Requirement, Root, Scope
@@ -22,11 +22,11 @@ _LOCAL = ("editable", "virtual", "directory")
 def read_uv_lock(content: bytes) -> ParsedManifest:
     document, reason = parse_lock_toml(content, _BULK)
     warnings = Warnings((reason,) if reason else ())
-    entries = [entry for entry in _list(document.get("package")) if isinstance(entry, dict)]
+    entries = read_packages(document)
     lock = Lock(warnings)
     projects = []
     for entry in entries:
-        directory = _directory(entry)
+        directory = project_directory(entry)
         if directory is None:
             add_entry(lock, entry)
         else:
@@ -45,7 +45,7 @@ def read_uv_lock(content: bytes) -> ParsedManifest:
     )
 
 
-def _directory(entry: dict[str, Any]) -> str | None:
+def project_directory(entry: dict[str, Any]) -> str | None:
     """The directory of a project in the repository; None for a package."""
     source = entry.get("source")
     if isinstance(source, dict):
