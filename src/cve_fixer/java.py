@@ -12,8 +12,6 @@ from cve_fixer.download import DAMAGED_FILE, download
 from cve_fixer.model import CannotFix, Fix
 
 _PROPERTIES = ("maven.compiler.release", "maven.compiler.target", "java.version")
-_COMPILER = re.compile(r"<artifactId>maven-compiler-plugin</artifactId>.*?</plugin>", re.DOTALL)
-_TARGET = re.compile(r"<(?:release|target)>\s*([^<\s]+)\s*</")
 _RELEASE = re.compile(r"(?:1\.)?(\d+)")
 # The version of a class file minus this is the Java release.
 _FIRST_CLASS_VERSION = 44
@@ -28,10 +26,12 @@ def supported_release(root: Path, manifest: str) -> int | None:
     except CannotFix:
         return None
     configured = (
-        target[1]
+        element.text.strip()
         for each in poms
-        for plugin in _COMPILER.finditer(each.visible)
-        for target in _TARGET.finditer(plugin[0])
+        for plugin in each.root.find_all("plugin")
+        if plugin.value("artifactId") == "maven-compiler-plugin"
+        for element in plugin.walk()
+        if element.name in ("release", "target")
     )
     declared = (pom.property_value(name, poms) for name in _PROPERTIES)
     for value in (*configured, *declared):

@@ -1,50 +1,51 @@
 """Edits the version of one dependency in pom.xml, or the property that holds it, or overrides the
 version that a published parent or BOM sets.
 
-Works on the text, because an XML parser would not preserve its bytes.
+Edits the text at the positions that the XML parser reports, so that all other bytes stay.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from agentjobs_dependencies.formats.maven.xml_tree import Element, read_xml
 from cve_fixer import tree
 from cve_fixer.apply_fixes import one_by_one
 from cve_fixer.download import DownloadFailed, download
 from cve_fixer.markdown import code
 from cve_fixer.model import CannotFix, Fix, Outcome
 
-_HIDDEN = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<exclusions>.*?</exclusions>", re.DOTALL)
-_DEPENDENCY = re.compile(r"<dependency>(.*?)</dependency>", re.DOTALL)
-_PROPERTIES = re.compile(r"<properties>(.*?)</properties>", re.DOTALL)
-_PARENT = re.compile(r"<parent>(.*?)</parent>", re.DOTALL)
 _REFERENCE = re.compile(r"\$\{([^}\s]+)\}")
-# Their dependencies are not those of the project.
-_NESTED = re.compile(r"<(build|profiles|reporting)>.*?</\1>", re.DOTALL)
-_MANAGED = re.compile(r"<dependencyManagement>\s*<dependencies>")
-_INDENTATION = re.compile(r"\n([ \t]+)<")
+_INDENTATION = re.compile(r"\n([ \t]+)<(?!!)")
+_ENCODING = "iso-8859-1"
 _MAX_PARENTS = 8
+_MAX_EDITS = 1_000
 _TIMEOUT_SECONDS = 30
 _MAX_POM_BYTES = 2 * 1024 * 1024
 _NOT_FOUND = (404, 410)
 
 
-@dataclass(slots=True)
 class Pom:
-    """`visible` is `text` with comments, CDATA and exclusions replaced by blanks."""
+    """`text` has one character for each byte, so that positions of elements are valid in it."""
 
-    path: Path
-    text: str
-    visible: str = field(init=False)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.text = path.read_bytes().decode(_ENCODING)
+        self._parse()
 
-    def __post_init__(self) -> None:
-        self.visible = _HIDDEN.sub(lambda match: " " * len(match[0]), self.text)
+    def _parse(self) -> None:
+        root, _ = read_xml(self.text.encode(_ENCODING), _ENCODING)
+        self.root = root or Element("project")
 
     def replace(self, span: tuple[int, int], value: str) -> None:
-        self.text = self.text[: span[0]] + value + self.text[span[1] :]
-        self.visible = self.visible[: span[0]] + value + self.visible[span[1] :]
+        text = value.encode().decode(_ENCODING)
+        self.text = self.text[: span[0]] + text + self.text[span[1] :]
+        self._parse()
+
+    def write(self) -> None:
+        self.path.write_bytes(self.text.encode(_ENCODING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def apply(fix: Fix, root: Path) -> Outcome:
         )
     unproven = list(_ranges(poms, _load_project(fix, root), fix, root))
     for pom in edited:
-        tree.write(pom.path, pom.text)
+        pom.write()
     others = [pom.path.relative_to(root).as_posix() for pom in edited if pom is not poms[0]]
     changes += [f"The version is set in {code(name)}." for name in others]
     return Outcome(fixed=[fix], changes=changes, unproven=unproven)
@@ -97,10 +98,18 @@ def _exact(version: str) -> str:
 
 
 def _edit(pom: Pom, poms: list[Pom], project: list[Pom], fix: Fix) -> Iterator[str]:
-    # From the end, so that earlier positions stay valid.
-    for dependency in reversed(list(_dependencies(pom, poms))):
-        if f"{dependency.group}:{dependency.artifact}" != fix.package:
-            continue
+    position = 0
+    for _ in range(_MAX_EDITS):
+        # An edit changes positions, so the pom is read again after each.
+        following = (
+            each
+            for each in _dependencies(pom, poms)
+            if each.span[0] > position and f"{each.group}:{each.artifact}" == fix.package
+        )
+        dependency = next(following, None)
+        if dependency is None:
+            return
+        position = dependency.span[0]
         reference = _REFERENCE.fullmatch(dependency.version)
         if _exact(dependency.version) == fix.old:
             pom.replace(dependency.span, dependency.version.replace(fix.old, fix.new))
@@ -120,7 +129,8 @@ def _edit_property(
         for other in _dependencies(candidate, poms)
         if f"${{{name}}}" in other.version
     ]
-    uses = sum(candidate.visible.count(f"${{{name}}}") for candidate in everywhere)
+    elements = (element for candidate in everywhere for element in candidate.root.walk())
+    uses = sum(element.text.count(f"${{{name}}}") for element in elements)
     artifacts = {other.artifact for other in users} - {dependency.artifact}
     if {other.group for other in users} != {dependency.group} or uses != len(users):
         reason = f"is used for more than {code(dependency.group)}"
@@ -133,9 +143,9 @@ def _edit_property(
         yield f"The property {code(name)} {reason}: the dependency now has its own version."
         return
     for candidate in poms:
-        if span := _property_span(candidate, name):
-            value = candidate.visible[slice(*span)]
-            candidate.replace(span, value.replace(fix.old, fix.new))
+        if element := _find_property(candidate, name):
+            value = candidate.text[slice(*element.span)]
+            candidate.replace(element.span, value.replace(fix.old, fix.new))
             group = code(dependency.group)
             yield f"The property {code(name)} has the new version, for all of {group}."
             return
@@ -158,7 +168,7 @@ def _load_project(fix: Fix, root: Path) -> list[Pom]:
     poms = []
     for name in sorted({name for group in fix.installed_together for name in group}):
         with suppress(CannotFix):
-            poms.append(Pom(*tree.open_file(root, name)))
+            poms.append(Pom(tree.resolve_file(root, name)))
     return poms
 
 
@@ -191,8 +201,7 @@ def _is_managed(pom: Pom, poms: list[Pom], fix: Fix) -> bool:
 
 def _managed_entry(pom: Pom, fix: Fix) -> tuple[tuple[int, int], str]:
     """An empty span, and the text to insert there."""
-    visible = _NESTED.sub(lambda match: " " * len(match[0]), pom.visible)
-    indentation = match[1] if (match := _INDENTATION.search(visible)) else "  "
+    indentation = match[1] if (match := _INDENTATION.search(pom.text)) else "  "
     group, _, artifact = fix.package.partition(":")
     lines = [
         (3, "<dependency>"),
@@ -201,9 +210,8 @@ def _managed_entry(pom: Pom, fix: Fix) -> tuple[tuple[int, int], str]:
         (4, f"<version>{fix.new}</version>"),
         (3, "</dependency>"),
     ]
-    section = _MANAGED.search(visible)
-    anchor = re.search(r"[ \t]*(?:<dependencies>|</project>)", visible)
-    if section is None and anchor is None:
+    section = next(iter(pom.root.each("dependencyManagement", "dependencies")), None)
+    if not pom.root.is_complete:
         raise CannotFix(f"{pom.path.name} is not a complete project")
     if section is None:
         opening = [(1, "<dependencyManagement>"), (2, "<dependencies>")]
@@ -212,31 +220,24 @@ def _managed_entry(pom: Pom, fix: Fix) -> tuple[tuple[int, int], str]:
     text = [f"{indentation * depth}{line}" for depth, line in lines]
     line_end = "\r\n" if "\r\n" in pom.text else "\n"
     if section is not None:
-        return (section.end(), section.end()), line_end.join(["", *text])
-    assert anchor is not None
-    return (anchor.start(), anchor.start()), line_end.join([*text, ""])
+        return (section.span[0], section.span[0]), line_end.join(["", *text])
+    own = pom.root.first("dependencies")
+    before = pom.text[: own.start if own else pom.root.span[1]]
+    position = len(before.rstrip(" \t"))
+    return (position, position), line_end.join([*text, ""])
 
 
 def _dependencies(pom: Pom, poms: list[Pom]) -> Iterator[_Dependency]:
-    visible = pom.visible
-    for match in _DEPENDENCY.finditer(visible):
-        version = _element("version", visible, match.span(1))
-        group = _element("groupId", visible, match.span(1))
-        artifact = _element("artifactId", visible, match.span(1))
-        if version and group and artifact:
-            yield _Dependency(
-                resolve(visible[slice(*group)], poms),
-                resolve(visible[slice(*artifact)], poms),
-                visible[slice(*version)],
-                version,
-            )
-
-
-def _element(name: str, text: str, within: tuple[int, int]) -> tuple[int, int] | None:
-    """The span of its content, without surrounding space."""
-    pattern = re.compile(rf"<{re.escape(name)}>\s*([^<]*?)\s*</{re.escape(name)}>")
-    match = pattern.search(text, *within)
-    return match.span(1) if match else None
+    for element in pom.root.find_all("dependency"):
+        version = element.first("version")
+        group, artifact = element.value("groupId"), element.value("artifactId")
+        if version and version.is_complete and group and artifact:
+            written = version.text.strip()
+            start = pom.text.find(written, *version.span)
+            # Another spelling, such as CDATA, cannot be edited.
+            if written and start >= 0:
+                span = (start, start + len(written))
+                yield _Dependency(resolve(group, poms), resolve(artifact, poms), written, span)
 
 
 def resolve(text: str, poms: list[Pom]) -> str:
@@ -245,44 +246,31 @@ def resolve(text: str, poms: list[Pom]) -> str:
 
 def property_value(name: str, poms: list[Pom]) -> str | None:
     for pom in poms:
-        if span := _property_span(pom, name):
-            return pom.visible[slice(*span)]
+        if element := _find_property(pom, name):
+            return element.text.strip()
     if name in ("project.groupId", "project.version"):
-        return _own_coordinate(name.removeprefix("project."), poms[0])
+        own = name.removeprefix("project.")
+        parent = poms[0].root.first("parent")
+        return poms[0].root.value(own) or (parent.value(own) if parent else "") or None
     return None
 
 
-def _own_coordinate(name: str, pom: Pom) -> str | None:
-    """The project's own coordinates: from itself, or from its parent."""
-    visible = pom.visible
-    body = re.search(r"<(?:dependencies|dependencyManagement|build|profiles)>", visible)
-    end = body.start() if body else len(visible)
-    parent = _PARENT.search(visible, 0, end)
-    for within in ((parent.end() if parent else 0, end), parent.span(1) if parent else (0, 0)):
-        if span := _element(name, visible, within):
-            return visible[slice(*span)]
-    return None
-
-
-def _property_span(pom: Pom, name: str) -> tuple[int, int] | None:
-    visible = pom.visible
-    for match in _PROPERTIES.finditer(visible):
-        if span := _element(name, visible, match.span(1)):
-            return span
-    return None
+def _find_property(pom: Pom, name: str) -> Element | None:
+    found = (properties.first(name) for properties in pom.root.find_all("properties"))
+    return next((element for element in found if element and element.is_complete), None)
 
 
 def load_with_parents(root: Path, manifest: str) -> list[Pom]:
     """The file and those it inherits from, as far as they are in this repository."""
-    poms = [Pom(*tree.open_file(root, manifest))]
-    while len(poms) < _MAX_PARENTS and (parent := _PARENT.search(poms[-1].visible)):
-        declared = _element("relativePath", parent[1], (0, len(parent[1])))
-        relative = parent[1][slice(*declared)] if declared else "../pom.xml"
+    poms = [Pom(tree.resolve_file(root, manifest))]
+    while len(poms) < _MAX_PARENTS and (parent := poms[-1].root.first("parent")):
+        declared = parent.first("relativePath")
+        relative = "../pom.xml" if declared is None else declared.text.strip()
         parent_path = (poms[-1].path.parent / relative).resolve() if relative else root
         parent_path = parent_path / "pom.xml" if parent_path.is_dir() else parent_path
         inside = parent_path.is_relative_to(root.resolve()) and parent_path.is_file()
         local_path = root / parent_path.relative_to(root.resolve()) if inside else None
         if local_path is None or any(pom.path.resolve() == parent_path for pom in poms):
             break
-        poms.append(Pom(local_path, tree.read(local_path)))
+        poms.append(Pom(local_path))
     return poms

@@ -3,6 +3,7 @@
 Drops namespaces, because a pom.xml means the same with and without them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
@@ -15,9 +16,12 @@ _INVALID_TOKEN = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
 
 @dataclass(slots=True)
 class Element:
-    """`is_complete` is False if the file ends or becomes invalid inside the element."""
+    """`is_complete` is False if the file ends or becomes invalid inside the element. `start` is the
+    position of its tag in the bytes, and `span` that of its content."""
 
     name: str
+    start: int = 0
+    span: tuple[int, int] = (0, 0)
     text: str = ""
     children: list["Element"] = field(default_factory=list)
     is_complete: bool = False
@@ -34,6 +38,15 @@ class Element:
             ]
         return [element for element in elements if element.is_complete]
 
+    def find_all(self, name: str) -> "Iterator[Element]":
+        """The complete elements with this name at any depth, in the order of the file."""
+        return (each for each in self.walk() if each.name == name and each.is_complete)
+
+    def walk(self) -> "Iterator[Element]":
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
     def value(self, name: str) -> str:
         child = self.first(name)
         return child.text.strip() if child is not None and child.is_complete else ""
@@ -43,10 +56,10 @@ class _UnsupportedXml(Exception):
     """The document exceeds a limit or uses unsupported features; the message says which."""
 
 
-def read_xml(content: bytes) -> tuple[Element | None, list[str]]:
+def read_xml(content: bytes, encoding: str | None = None) -> tuple[Element | None, list[str]]:
     """The root element, as far as it could be read, and warnings."""
-    tree, problem, code = _parse(content, None)
-    if code == _INVALID_TOKEN and not _is_utf8(content):
+    tree, problem, code = _parse(content, encoding)
+    if code == _INVALID_TOKEN and encoding is None and not _is_utf8(content):
         # A single invalid byte must not make the rest of the file unreadable.
         readable = content.decode("utf-8", "replace").encode()
         tree, second_problem, _ = _parse(readable, "utf-8")
@@ -55,8 +68,8 @@ def read_xml(content: bytes) -> tuple[Element | None, list[str]]:
 
 
 def _parse(content: bytes, encoding: str | None) -> tuple[Element | None, str, int]:
-    builder = _Builder()
     parser = expat.ParserCreate(encoding)
+    builder = _Builder(content, parser)
     parser.buffer_text = True
     parser.StartElementHandler = builder.start
     parser.EndElementHandler = builder.end
@@ -81,7 +94,9 @@ def _is_utf8(content: bytes) -> bool:
 
 
 class _Builder:
-    def __init__(self) -> None:
+    def __init__(self, content: bytes, parser: expat.XMLParserType) -> None:
+        self._content = content
+        self._parser = parser
         self.root: Element | None = None
         self._open: list[Element] = []
         self._elements = 0
@@ -94,7 +109,7 @@ class _Builder:
             raise _UnsupportedXml(
                 f"XML nested more than {_MAX_LEVELS} levels deep; read up to there"
             )
-        element = Element(name.rpartition(":")[2])
+        element = Element(name.rpartition(":")[2], self._parser.CurrentByteIndex)
         if self._open:
             self._open[-1].children.append(element)
         else:
@@ -102,7 +117,10 @@ class _Builder:
         self._open.append(element)
 
     def end(self, _name: str) -> None:
-        self._open.pop().is_complete = True
+        element, end = self._open.pop(), self._parser.CurrentByteIndex
+        element.is_complete = True
+        # An element without content may have only one tag.
+        element.span = (min(self._content.find(b">", element.start) + 1, end), end)
 
     def characters(self, text: str) -> None:
         element = self._open[-1]
