@@ -8,10 +8,11 @@ import statistics
 import time
 from typing import Any
 
-from agentjobs.advisories import matching, versions
 from agentjobs.advisories.exposure import match_dependencies
-from agentjobs.advisories.model import Advisory, Affected, AffectedRange, Event, Rating
 from agentjobs.inventory.model import Dependency
+from agentjobs_dependencies.advisories import matching
+from agentjobs_dependencies.advisories.model import Advisory, Affected, AffectedRange, Event, Rating
+from agentjobs_dependencies.versions import order
 from bench.report import verdict
 
 DEPENDENCIES, ADVISORIES, PACKAGES, GOAL_MS, RUNS = 1_000, 10_000, 4_000, 100, 7
@@ -40,7 +41,7 @@ def _match(dependencies: list[Dependency], advisories: list[Advisory]) -> tuple[
 
 
 def _forget() -> None:
-    versions.version_key.cache_clear()
+    order.version_key.cache_clear()
     matching._parse.cache_clear()
 
 

@@ -17,8 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentjobs.advisories.matching import affects, by_package, fixed_versions
-from agentjobs.advisories.model import Advisory, BadAdvisory, package_name, parse_advisory
+from agentjobs_dependencies.advisories.matching import affects, by_package, fixed_versions
+from agentjobs_dependencies.advisories.model import (
+    Advisory,
+    BadAdvisory,
+    package_name,
+    parse_advisory,
+)
 
 ECOSYSTEM = "PyPI"
 TIMEOUT_SECONDS = 120

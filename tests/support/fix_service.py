@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from agentjobs.advisories import rows
-from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.scans import DueScan, scan_repository
 from agentjobs.advisories.version_choice import RegistryVersionChooser
@@ -26,6 +25,7 @@ from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.settings import load
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
+from agentjobs_dependencies.advisories.model import Advisory
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
 
 # Registries may have private addresses on the machine of the tests.

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from agentjobs.advisories.model import Advisory, parse_advisory
+from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
 from tests.support.paths import DATA
 
 RECORDS = DATA / "advisory_records"

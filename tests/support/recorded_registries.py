@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from agentjobs.advisories.registries.registry import REGISTRY_APIS, parse_response
-from agentjobs.advisories.registries.versions import Published
 from agentjobs.settings import Settings
 from agentjobs.settings.registries import ECOSYSTEMS
+from agentjobs_dependencies.registries.versions import Published
 from tests.support.paths import DATA
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -6,12 +6,12 @@ from typing import Annotated
 import msgspec
 
 from agentjobs.advisories.exposure import AdvisorySummary
-from agentjobs.advisories.severity import LEVELS
 from agentjobs.inventory.dependencies import DependencyView
 from agentjobs.inventory.model import Imported, Scope
 from agentjobs.json_fields import copy_fields, doc, known_values
 from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs.store.database import Database, Row, struct_of
+from agentjobs_dependencies.advisories.severity import LEVELS
 
 _decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
 _RANKS = {level: rank for rank, level in enumerate(reversed(LEVELS))}

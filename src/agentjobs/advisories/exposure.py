@@ -4,11 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from agentjobs.advisories.groups import AdvisoryGroup, group_advisories
-from agentjobs.advisories.matching import affects, by_package, describe_affected, fixed_versions
-from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.severity import Severity
 from agentjobs.inventory.model import Dependency, Imported
+from agentjobs_dependencies.advisories.groups import AdvisoryGroup, group_advisories
+from agentjobs_dependencies.advisories.matching import (
+    affects,
+    by_package,
+    describe_affected,
+    fixed_versions,
+)
+from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.advisories.severity import Severity
 
 _MAX_RANGES_LENGTH = 300
 

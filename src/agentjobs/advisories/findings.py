@@ -10,13 +10,13 @@ from agentjobs.advisories import decisions
 from agentjobs.advisories.decisions import Decision, decision_from
 from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
 from agentjobs.advisories.finding_filter import FindingFilter
-from agentjobs.advisories.severity import LEVELS
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.clock import now_ms
 from agentjobs.identifiers import new_id
 from agentjobs.inventory.model import Imported
 from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows
 from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs_dependencies.advisories.severity import LEVELS
 
 _decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
 

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agentjobs.advisories.groups import AdvisoryGroup, group_advisories
-from agentjobs.advisories.matching import describe_affected, fixed_versions
-from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.rows import load_relatives, load_texts
-from agentjobs.advisories.texts import AdvisoryText, merge_texts
 from agentjobs.store.database import Database
+from agentjobs_dependencies.advisories.groups import AdvisoryGroup, group_advisories
+from agentjobs_dependencies.advisories.matching import describe_affected, fixed_versions
+from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.advisories.texts import AdvisoryText, merge_texts
 
 _MAX_PACKAGES = 200
 _MAX_RANGES_LENGTH = 600

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from agentjobs.advisories.model import Advisory, BadAdvisory, parse_advisory
 from agentjobs.advisories.rows import StoredState
 from agentjobs.advisories.sources.source import FeedItem, FeedWarning, Record, parse_time
+from agentjobs_dependencies.advisories.model import Advisory, BadAdvisory, parse_advisory
 
 # The only requirement on an id before the record is parsed completely.
 _ID = re.compile(r"[!-~]{1,128}")

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Seque
 
 import msgspec
 
-from agentjobs.advisories.model import Advisory, package_name
-from agentjobs.advisories.texts import AdvisoryText
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.insert_statement import insert_statement
 from agentjobs.store.like_pattern import contains_pattern
+from agentjobs_dependencies.advisories.model import Advisory, package_name
+from agentjobs_dependencies.advisories.texts import AdvisoryText
 
 # Incremented when what is stored of a record changes, so that all records are rewritten.
 FORMAT = 3

@@ -13,8 +13,6 @@ import msgspec
 from agentjobs.advisories.decisions import end_snoozes
 from agentjobs.advisories.exposure import Finding, Package, match_dependencies
 from agentjobs.advisories.findings import replace_findings
-from agentjobs.advisories.matching import by_package
-from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.rows import advisories_for
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.clock import SECOND_MS
@@ -23,6 +21,8 @@ from agentjobs.inventory.model import Dependency
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import DueColumn, Lease
+from agentjobs_dependencies.advisories.matching import by_package
+from agentjobs_dependencies.advisories.model import Advisory
 
 DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)
 _BACKOFF_MS = 5 * 60 * SECOND_MS

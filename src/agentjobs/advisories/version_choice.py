@@ -10,16 +10,16 @@ from typing import Any, Literal
 import msgspec
 from packaging.version import Version
 
-from agentjobs.advisories.matching import affects, fixed_versions
-from agentjobs.advisories.model import Advisory
 from agentjobs.advisories.registries.registry import Registry
-from agentjobs.advisories.registries.versions import (
+from agentjobs.clock import DAY_MS, iso_utc, now_ms
+from agentjobs_dependencies.advisories.matching import affects, fixed_versions
+from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.advisories.severity import severity_of
+from agentjobs_dependencies.registries.versions import (
     Published,
     PublishedVersion,
     RegistryUnavailable,
 )
-from agentjobs.advisories.severity import severity_of
-from agentjobs.clock import DAY_MS, iso_utc, now_ms
 from agentjobs_dependencies.versions.order import (
     is_prerelease,
     is_pseudo_version,

@@ -15,7 +15,6 @@ import msgspec
 
 from agentjobs.advisories.findings import FindingView, findings_of_repo
 from agentjobs.advisories.scans import schedule_rescan
-from agentjobs.advisories.severity import is_at_least, rank_of
 from agentjobs.agents.cve_fixer_support import CVE_FIXER, can_fix
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.git.process import GitError
@@ -35,6 +34,7 @@ from agentjobs.repos.configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.tracing.spans import begin_trace
+from agentjobs_dependencies.advisories.severity import is_at_least, rank_of
 
 _log = logging.getLogger(__name__)
 # Of one job; the next scan creates a job for the others.

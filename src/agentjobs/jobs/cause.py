@@ -4,8 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.advisories.severity import LEVELS
 from agentjobs.json_fields import doc, known_values
+from agentjobs_dependencies.advisories.severity import LEVELS
 
 
 class CausingAdvisory(msgspec.Struct, frozen=True):

@@ -184,6 +184,8 @@ _KEYS: Mapping[str, Callable[[str], Key | None]] = {
     "RubyGems": _gem,
     "Packagist": _composer,
 }
+# OSV's names.
+ECOSYSTEMS = frozenset(_KEYS)
 
 _PRERELEASES: Mapping[str, Callable[[Key, str], bool]] = {
     "PyPI": lambda key, _: key[2] != _NO_PRE or key[4] != inf,

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agentjobs.advisories import rows
-from agentjobs.advisories.model import Advisory, parse_advisory
-from agentjobs.advisories.texts import AdvisoryText
 from agentjobs.store.database import Database
+from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
+from agentjobs_dependencies.advisories.texts import AdvisoryText
 from tests.support.osv_records import CVSS_HIGH, LATER, record
 
 GENERATION = rows.FORMAT * rows.GENERATIONS_OF_A_FORMAT + 1

@@ -13,7 +13,6 @@ from agentjobs.advisories.findings import (
     findings_of_repo,
     list_findings,
 )
-from agentjobs.advisories.model import Advisory, parse_advisory
 from agentjobs.advisories.packages import (
     VulnerablePackage,
     findings_of_package,
@@ -27,6 +26,7 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
+from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
 from tests.support.findings import ORGANIZATION, add_repo, due_scans, make_due, set_dependencies
 from tests.support.osv_records import CVSS_HIGH, LATER, record
 

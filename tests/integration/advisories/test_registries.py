@@ -10,8 +10,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from agentjobs.advisories.model import parse_advisory
-from agentjobs.advisories.registries import api, registry
+from agentjobs.advisories.registries import registry
 from agentjobs.advisories.registries import request as asking
 from agentjobs.advisories.registries.registry import (
     CACHE_MS,
@@ -20,11 +19,13 @@ from agentjobs.advisories.registries.registry import (
     MAX_FAILURES,
     Registry,
 )
-from agentjobs.advisories.registries.versions import Published, RegistryUnavailable
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.settings import Settings
+from agentjobs_dependencies.advisories.model import parse_advisory
+from agentjobs_dependencies.registries import api
+from agentjobs_dependencies.registries.versions import Published, RegistryUnavailable
 from tests.support.recorded_registries import (
     RESPONSES,
     RegistryServer,

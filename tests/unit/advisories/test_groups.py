@@ -1,8 +1,8 @@
 """Records about one vulnerability form one group."""
 
-from agentjobs.advisories.groups import group_advisories
-from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.severity import UNKNOWN
+from agentjobs_dependencies.advisories.groups import group_advisories
+from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.advisories.severity import UNKNOWN
 from tests.support.recorded_advisories import about, recorded
 
 

@@ -2,8 +2,13 @@
 
 import pytest
 
-from agentjobs.advisories.matching import affects, by_package, describe_affected, fixed_versions
-from agentjobs.advisories.model import Advisory, Affected, AffectedRange, Event
+from agentjobs_dependencies.advisories.matching import (
+    affects,
+    by_package,
+    describe_affected,
+    fixed_versions,
+)
+from agentjobs_dependencies.advisories.model import Advisory, Affected, AffectedRange, Event
 from tests.support.recorded_advisories import about, every_advisory, recorded
 
 LOG4J = "org.apache.logging.log4j:log4j-core"

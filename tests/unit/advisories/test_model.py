@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.model import (
+from agentjobs_dependencies.advisories.model import (
     Affected,
     AffectedRange,
     BadAdvisory,

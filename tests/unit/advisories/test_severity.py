@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.advisories.model import Advisory, Rating
-from agentjobs.advisories.severity import LEVELS, UNKNOWN, Severity, is_at_least, severity_of
+from agentjobs_dependencies.advisories.model import Advisory, Rating
+from agentjobs_dependencies.advisories.severity import (
+    LEVELS,
+    UNKNOWN,
+    Severity,
+    is_at_least,
+    severity_of,
+)
 from tests.support.recorded_advisories import recorded
 
 V4 = Rating("CVSS_V4", "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N")  # 9.3

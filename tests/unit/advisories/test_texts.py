@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.cvss_words import describe_vector
-from agentjobs.advisories.model import parse_advisory
-from agentjobs.advisories.texts import (
+from agentjobs_dependencies.advisories.cvss_words import describe_vector
+from agentjobs_dependencies.advisories.model import parse_advisory
+from agentjobs_dependencies.advisories.texts import (
     MAX_DETAILS_BYTES,
     AdvisoryText,
     Reference,

@@ -9,7 +9,6 @@ import msgspec
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from starlette.routing import Route
 
-from agentjobs.advisories.severity import LEVELS
 from agentjobs.connections.validate import PLATFORMS
 from agentjobs.jobs.states import RETRYABLE, STATUSES
 from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
@@ -18,6 +17,7 @@ from agentjobs.web.api.openapi import build_document
 from agentjobs.web.api.operations import BASE, OPERATIONS, routes
 from agentjobs.webhooks.events import EVENTS
 from agentjobs_client import verify_webhook
+from agentjobs_dependencies.advisories.severity import LEVELS
 from scripts import openapi
 from tests.unit.web.service import Service
 

@@ -8,26 +8,26 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from agentjobs.advisories.registries.api import Body, InvalidPackageName, RegistryApi
-from agentjobs.advisories.registries.crates import CRATES
-from agentjobs.advisories.registries.golang import GO
-from agentjobs.advisories.registries.maven import MAVEN, pom_path
-from agentjobs.advisories.registries.npm import NPM
-from agentjobs.advisories.registries.packagist import PACKAGIST
-from agentjobs.advisories.registries.pypi import PYPI
 from agentjobs.advisories.registries.request import RegistryUnreachable, fetch
-from agentjobs.advisories.registries.rubygems import RUBYGEMS
-from agentjobs.advisories.registries.versions import (
+from agentjobs.clock import elapsed_ms
+from agentjobs.settings import Settings
+from agentjobs.settings.registries import ECOSYSTEMS
+from agentjobs.weighted_cache import WeightedCache
+from agentjobs_dependencies.registries.api import Body, InvalidPackageName, RegistryApi
+from agentjobs_dependencies.registries.crates import CRATES
+from agentjobs_dependencies.registries.golang import GO
+from agentjobs_dependencies.registries.maven import MAVEN, pom_path
+from agentjobs_dependencies.registries.npm import NPM
+from agentjobs_dependencies.registries.packagist import PACKAGIST
+from agentjobs_dependencies.registries.pypi import PYPI
+from agentjobs_dependencies.registries.rubygems import RUBYGEMS
+from agentjobs_dependencies.registries.versions import (
     MAX_VERSIONS,
     InvalidResponse,
     Published,
     RegistryUnavailable,
     is_version,
 )
-from agentjobs.clock import elapsed_ms
-from agentjobs.settings import Settings
-from agentjobs.settings.registries import ECOSYSTEMS
-from agentjobs.weighted_cache import WeightedCache
 
 MAX_CONCURRENT = 8
 _MAX_VERSION_BYTES = 1024 * 1024

@@ -4,8 +4,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from agentjobs.advisories.registries.versions import InvalidResponse
 from agentjobs.outbound.guard.failures import describe_failure
+from agentjobs_dependencies.registries.versions import InvalidResponse
 
 TIMEOUT_SECONDS = 20
 CONNECT_SECONDS = 10

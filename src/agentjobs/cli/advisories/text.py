@@ -9,8 +9,8 @@ from agentjobs.cli.output import escape_line
 
 if TYPE_CHECKING:
     from agentjobs.advisories.feeds import Feed
-    from agentjobs.advisories.model import Advisory
     from agentjobs.advisories.sync import SyncResult
+    from agentjobs_dependencies.advisories.model import Advisory
 
 
 def result_document(result: "SyncResult") -> dict[str, Any]:
@@ -49,8 +49,8 @@ def feed_document(feed: "Feed") -> dict[str, Any]:
 
 def advisory_document(advisory: "Advisory", relatives: "Sequence[Advisory]" = ()) -> dict[str, Any]:
     """`relatives` are other records of the vulnerability, which may have its severity."""
-    from agentjobs.advisories.matching import describe_affected, fixed_versions
-    from agentjobs.advisories.severity import severity_of
+    from agentjobs_dependencies.advisories.matching import describe_affected, fixed_versions
+    from agentjobs_dependencies.advisories.severity import severity_of
 
     severity = severity_of(advisory, relatives)
     packages = sorted({(item.ecosystem, item.name) for item in advisory.affected})

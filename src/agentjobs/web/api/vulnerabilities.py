@@ -18,7 +18,6 @@ from agentjobs.advisories.decisions import (
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import FindingView, list_findings
 from agentjobs.advisories.packages import find_finding
-from agentjobs.advisories.severity import Level
 from agentjobs.advisories.vulnerability_view import (
     ID_PATTERN,
     VulnerabilityView,
@@ -34,6 +33,7 @@ from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import read_optional_object
 from agentjobs.web.api.times import TimeText, parse_time, time_faults
+from agentjobs_dependencies.advisories.severity import Level
 
 _CURSORS = Cursors("vulnerabilities", re.compile("[0-9]{4}fnd_[0-9a-z]{26}").fullmatch)
 _is_id = re.compile(ID_PATTERN).fullmatch

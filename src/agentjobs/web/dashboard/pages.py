@@ -8,7 +8,6 @@ from typing import Any
 from jinja2 import Environment
 from starlette.responses import Response
 
-from agentjobs.advisories.severity import label_of
 from agentjobs.clock import iso_utc
 from agentjobs.settings import Settings
 from agentjobs.web.dashboard.external_links import web_address
@@ -20,6 +19,7 @@ from agentjobs.web.dashboard.text.user_agents import describe_user_agent
 from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs.web.dashboard.text_filters import FILTERS
 from agentjobs.web.pages import SAFETY_HEADERS, template_environment
+from agentjobs_dependencies.advisories.severity import label_of
 
 HEADERS: Mapping[str, str] = {
     **SAFETY_HEADERS,

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
-from agentjobs.advisories.severity import is_at_least
 from agentjobs.advisories.version_choice import Candidate, Choice
 from agentjobs.agents.cve_fixer_support import can_fix
 from agentjobs.jobs.auto_trigger_rows import FixKey
 from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.run.cve_fix.exposure import Exposure, Location, location_of
+from agentjobs_dependencies.advisories.severity import is_at_least
 
 _LOWEST_SEVERITY = "low"
 _MAX_REASONS = 10

@@ -9,11 +9,9 @@ import msgspec
 from markupsafe import Markup
 from starlette.responses import Response
 
-from agentjobs.advisories.cvss_words import describe_vector
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import FindingView, list_findings
 from agentjobs.advisories.lookup import AffectedPackage, Vulnerability, find_vulnerability
-from agentjobs.advisories.texts import REFERENCE_LABELS, AdvisoryText
 from agentjobs.problems import Problem
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
@@ -22,6 +20,8 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
 from agentjobs.web.dashboard.vulnerabilities.lines import live_topics, load_lines
 from agentjobs.web.dashboard.vulnerabilities.query import PATH
+from agentjobs_dependencies.advisories.cvss_words import describe_vector
+from agentjobs_dependencies.advisories.texts import REFERENCE_LABELS, AdvisoryText
 
 _MAX_FINDINGS = 100
 _MAX_NAME_LENGTH = 300

@@ -9,7 +9,6 @@ from agentjobs.advisories.feeds import list_feeds
 from agentjobs.advisories.findings import count_findings, list_findings
 from agentjobs.advisories.lookup import find_vulnerability
 from agentjobs.advisories.packages import list_packages
-from agentjobs.advisories.severity import LEVELS, label_of
 from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import prefix_of
@@ -30,6 +29,7 @@ from agentjobs.web.dashboard.vulnerabilities.query import (
     Query,
     read_query,
 )
+from agentjobs_dependencies.advisories.severity import LEVELS, label_of
 
 _PER_PAGE = 50
 

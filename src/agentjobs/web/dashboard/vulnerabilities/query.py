@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from agentjobs.advisories.finding_filter import FindingFilter
-from agentjobs.advisories.severity import LEVELS
 from agentjobs.web.dashboard.vulnerabilities.package_filters import FILES, read_imported
+from agentjobs_dependencies.advisories.severity import LEVELS
 
 PATH = "/vulnerabilities"
 # By query parameter: whether to list what was dismissed or snoozed; None for both.

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.registries.api import (
+from agentjobs_dependencies.registries.api import (
     Body,
     RegistryApi,
     as_text,
@@ -14,7 +14,7 @@ from agentjobs.advisories.registries.api import (
     segments,
     split_lines,
 )
-from agentjobs.advisories.registries.versions import (
+from agentjobs_dependencies.registries.versions import (
     InvalidResponse,
     Published,
     PublishedVersion,

@@ -2,8 +2,8 @@
 
 from xml.parsers import expat
 
-from agentjobs.advisories.registries.api import Body, InvalidPackageName, RegistryApi, segments
-from agentjobs.advisories.registries.versions import InvalidResponse, Published, PublishedVersion
+from agentjobs_dependencies.registries.api import Body, InvalidPackageName, RegistryApi, segments
+from agentjobs_dependencies.registries.versions import InvalidResponse, Published, PublishedVersion
 
 _VERSION = ("metadata", "versioning", "versions", "version")
 _MAX_DEPTH = 16

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from agentjobs.advisories.model import Advisory
+from agentjobs_dependencies.advisories.model import Advisory
 
 Level = Literal["unknown", "low", "medium", "high", "critical"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.registries.api import (
+from agentjobs_dependencies.registries.api import (
     MIB,
     Body,
     InvalidPackageName,
@@ -16,7 +16,7 @@ from agentjobs.advisories.registries.api import (
     segment,
     segments,
 )
-from agentjobs.advisories.registries.versions import (
+from agentjobs_dependencies.registries.versions import (
     Published,
     PublishedVersion,
     range_text,

@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import msgspec
 
-from agentjobs.advisories.model import Advisory, Affected
+from agentjobs_dependencies.advisories.model import Advisory, Affected
 from agentjobs_dependencies.advisories.ranges import Span, spans_of
 from agentjobs_dependencies.versions.order import Key, version_key
 

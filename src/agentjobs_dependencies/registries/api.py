@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from agentjobs.advisories.registries.versions import MAX_VERSIONS, InvalidResponse, Published
+from agentjobs_dependencies.registries.versions import MAX_VERSIONS, InvalidResponse, Published
 
 MIB = 1024 * 1024
 _MAX_NAME_LENGTH = 512

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agentjobs.advisories.model import Advisory
-from agentjobs.advisories.severity import Severity, severity_of
+from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.advisories.severity import Severity, severity_of
 
 
 class AdvisoryGroup(msgspec.Struct, frozen=True):

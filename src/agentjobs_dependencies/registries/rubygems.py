@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.registries.api import Body, RegistryApi, decode, segment
-from agentjobs.advisories.registries.versions import (
+from agentjobs_dependencies.registries.api import Body, RegistryApi, decode, segment
+from agentjobs_dependencies.registries.versions import (
     Published,
     PublishedVersion,
     range_text,

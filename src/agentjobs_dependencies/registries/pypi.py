@@ -11,8 +11,8 @@ import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from agentjobs.advisories.registries.api import MIB, Body, RegistryApi, as_text, decode, segment
-from agentjobs.advisories.registries.versions import (
+from agentjobs_dependencies.registries.api import MIB, Body, RegistryApi, as_text, decode, segment
+from agentjobs_dependencies.registries.versions import (
     InvalidResponse,
     Published,
     PublishedVersion,

@@ -7,8 +7,6 @@ from typing import Any
 import msgspec
 from packaging.utils import canonicalize_name
 
-from agentjobs.advisories.texts import AdvisoryText, parse_text
-from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs_dependencies.advisories.ranges import (
     AffectedRange,
     Event,
@@ -16,7 +14,8 @@ from agentjobs_dependencies.advisories.ranges import (
     spans_of,
     unreadable_event,
 )
-from agentjobs_dependencies.versions.order import version_key
+from agentjobs_dependencies.advisories.texts import AdvisoryText, parse_text
+from agentjobs_dependencies.versions.order import ECOSYSTEMS, version_key
 
 # Identifiers become parts of URLs, file names and pages.
 # Of listed versions with ranges: more than any record needs, and about 0.2 seconds.

@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.registries.api import (
+from agentjobs_dependencies.registries.api import (
     Body,
     InvalidPackageName,
     RegistryApi,
     decode,
     segments,
 )
-from agentjobs.advisories.registries.versions import Published, PublishedVersion, time_ms
+from agentjobs_dependencies.registries.versions import Published, PublishedVersion, time_ms
 
 
 class _Version(msgspec.Struct):
