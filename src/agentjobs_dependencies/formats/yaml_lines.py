@@ -12,10 +12,12 @@ from agentjobs_dependencies.formats.text import MAX_DEPTH, UnreadableManifest
 
 # Larger than any lock file of these tools.
 MAX_CHARACTERS = 16 << 20
+# Of one collection in flow style; tools write short ones only.
+_MAX_FLOW = 1 << 20
 
 _QUOTED = r"""'(?:[^']|'')*+'|"(?:[^"\\]|\\.)*+\""""
 _LONG_KEY = re.compile(r"^([ ]*+)\?[ ]([^\n]*+)\n[ ]*+:(?=\s)", re.MULTILINE)
-_KEY = re.compile(rf"({_QUOTED}|[^'\"{{\[][^\n]*?)[ ]*+:(?:[ ]++|$)")
+_QUOTED_KEY = re.compile(rf"({_QUOTED})[ ]*+:(?:[ ]++|$)")
 _FLOW_KEY = re.compile(r".*[\]}][ ]*+:(?:\s|$)")
 _BLOCK = re.compile(r"[|>][-+0-9]*+")
 _FLOW_TOKEN = re.compile(
@@ -83,12 +85,10 @@ class _Reader:
             self._add_entry(indent, rest)
 
     def _add_entry(self, indent: int, rest: str) -> None:
-        match = _KEY.match(rest)
-        if match is None:
-            raise UnreadableManifest(f"unsupported YAML: {rest[:60]!r}")
+        key, value = _split_entry(rest)
         while self._open[-1][0] >= indent:
             self._open.pop()
-        mapping, key, value = self._open[-1][1], _read_scalar(match[1]), rest[match.end() :]
+        mapping = self._open[-1][1]
         if not value or value[0] == "#":
             inner: _Mapping = {}
             mapping[key] = inner
@@ -101,9 +101,18 @@ class _Reader:
             mapping[key] = _read_flow(value) if value[0] in "{[" else _read_scalar(value)
 
 
+def _split_entry(line: str) -> tuple[str, str]:
+    if match := _QUOTED_KEY.match(line):
+        return _read_scalar(match[1]), line[match.end() :]
+    key, separator, value = line.partition(": ")
+    if line[0] in "'\"" or not (separator or line.endswith(":")):
+        raise UnreadableManifest(f"unsupported YAML: {line[:60]!r}")
+    return _read_scalar(key if separator else line[:-1]), value.strip()
+
+
 def _read_scalar(text: str) -> str:
-    first = text[0]
-    if first in "&*!":
+    first = text[:1]
+    if first in ("&", "*", "!"):
         raise UnreadableManifest("YAML anchors, aliases and tags are not supported")
     if first == "'":
         return text[1 : text.rfind("'")].replace("''", "'")
@@ -114,6 +123,8 @@ def _read_scalar(text: str) -> str:
 
 def _read_flow(text: str) -> Any:
     """A mapping or list that is complete."""
+    if len(text) > _MAX_FLOW:
+        raise UnreadableManifest(f"a collection larger than {_MAX_FLOW >> 20} MiB")
     result: list[Any] = []
     stack: list[_Mapping | list[Any]] = [result]
     key: str | None = None

@@ -148,3 +148,19 @@ def test_ranges_of_many_projects_for_one_package_are_truncated():
     combined = combine({"yarn.lock": lock, "package.json": root, **members})
     assert [(each.name, each.direct) for each in combined.dependencies] == [("p", True)]
     assert len(combined.dependencies[0].requirement) < 1000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a" + b" " * 10_000_000 + b"b",
+        b"a" + b":b" * 5_000_000,
+        b'"' + b'\\"' * 5_000_000,
+        b"? a\n" * 100_000 + b" " * 5_000_000,
+        b"a: {" + b"a, " * 3_000_000,
+        b"a: {\n" + b"a,\n" * 500_000,
+    ],
+    ids=range(6),
+)
+def test_yaml_is_read_in_bounded_time(content):
+    assert read("pnpm-lock.yaml", content).warnings
