@@ -136,10 +136,12 @@ def _limit_requirements(locations: _Locations, warnings: Warnings) -> None:
 
 def _check(key: str, value: Any, warnings: Warnings) -> _Entry | None:
     """None for an invalid entry."""
-    if isinstance(value, dict) and all(
-        isinstance(value.get(field), str | None) for field in ("name", "version")
-    ):
-        return value
+    if isinstance(value, dict):
+        name, version = value.get("name"), value.get("version")
+        if (name is None or isinstance(name, str)) and (
+            version is None or isinstance(version, str)
+        ):
+            return value
     warnings.add(f"the entry {key[:100]!r} is left out: its name or version is not a string")
     return None
 
