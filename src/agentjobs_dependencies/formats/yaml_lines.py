@@ -10,8 +10,8 @@ from typing import Any
 
 from agentjobs_dependencies.formats.text import MAX_DEPTH, UnreadableManifest
 
-# Larger than any lock file of these tools.
-MAX_CHARACTERS = 16 << 20
+# Without hashes, larger than any lock file; takes seconds.
+MAX_CHARACTERS = 4 << 20
 # Of one collection in flow style; tools write short ones only.
 _MAX_FLOW = 1 << 20
 
