@@ -22,8 +22,6 @@ from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.outcomes import Failed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.kept_work import fail_expired_work
@@ -36,6 +34,8 @@ from agentjobs.jobs.views.queries import get_job, list_jobs
 from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Failed
 from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
 from agentjobs.web.metrics.registry import Metrics

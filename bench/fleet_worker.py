@@ -18,21 +18,21 @@ from agentjobs.identifiers import new_id
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.run.context import RunContext
-from agentjobs.loops import job_loop
 from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.loop import run_loops
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.protocol.outcomes import Completed
 from agentjobs.settings import Settings, load
 from agentjobs.store.opening import open_database
 from agentjobs.webhooks.allowed_addresses import configured_allow_list
 from agentjobs.webhooks.events import JOB_COMPLETED, JOB_FAILED
 from agentjobs.webhooks.registration import add_endpoint
+from agentjobs.worker.loops import job_loop
+from agentjobs.worker.run.context import RunContext
 from tests.support.jobs import JobHarness, an_agent, job_harness
 
 AGENT = "fixer"

@@ -18,12 +18,12 @@ from typing import Any
 
 import uvloop
 
-from agentjobs.jobs.outcomes import Completed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Completed
 from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
 from bench.cluster import durable_cluster

@@ -36,17 +36,19 @@ class Failpoint(NamedTuple):
 
 
 _JOBS = (
-    Failpoint("agentjobs.loops.job_loop", "run_job", before="claimed"),
-    Failpoint("agentjobs.jobs.run.run", "prepare_task", before="preparing"),
+    Failpoint("agentjobs.worker.loops.job_loop", "run_job", before="claimed"),
+    Failpoint("agentjobs.worker.run.run", "prepare_task", before="preparing"),
     # Right before the agent is spawned.
-    Failpoint("agentjobs.jobs.run.agent", "start_job", after="started"),
-    Failpoint("agentjobs.jobs.run.run", "commit_changes", before="agent-ended"),
-    Failpoint("agentjobs.jobs.run.run", "push_commit", before="pushing", after="pushed"),
-    Failpoint("agentjobs.jobs.run.run", "open_pull_request", after="pull-opened"),
-    Failpoint("agentjobs.jobs.run.run", "restore_kept_work", before="publishing-kept"),
-    Failpoint("agentjobs.jobs.run.kept_work", "keep_finished_work", after="keeping"),
-    Failpoint("agentjobs.loops.job_loop", "keep_finished_work", after="keeping"),
-    Failpoint("agentjobs.loops.job_loop", "finish_job", before="finishing", after="finished"),
+    Failpoint("agentjobs.worker.run.agent", "start_job", after="started"),
+    Failpoint("agentjobs.worker.run.run", "commit_changes", before="agent-ended"),
+    Failpoint("agentjobs.worker.run.run", "push_commit", before="pushing", after="pushed"),
+    Failpoint("agentjobs.worker.run.run", "open_pull_request", after="pull-opened"),
+    Failpoint("agentjobs.worker.run.run", "restore_kept_work", before="publishing-kept"),
+    Failpoint("agentjobs.publishing.kept_work", "keep_finished_work", after="keeping"),
+    Failpoint("agentjobs.worker.loops.job_loop", "keep_finished_work", after="keeping"),
+    Failpoint(
+        "agentjobs.worker.loops.job_loop", "finish_job", before="finishing", after="finished"
+    ),
     # Output of an agent is stored.
     Failpoint(
         "agentjobs.jobs.logs.writer",

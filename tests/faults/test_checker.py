@@ -12,11 +12,10 @@ from typing import Any, cast
 import pytest
 
 from agentjobs.jobs.logs.chunks import append_chunk
-from agentjobs.jobs.outcomes import Completed, Failed, Kept
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.protocol.outcomes import Completed, Failed, Kept, KeptWork
 from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database

@@ -31,10 +31,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from agentjobs.jobs.outcomes import JobFailed
+from agentjobs.protocol.outcomes import JobFailed
 from agentjobs.jobs.run.context import RunContext
-from agentjobs.jobs.run.cve_fix.cve_fix import plan_cve_fix
+from agentjobs.publishing.cve_fix.cve_fix import plan_cve_fix
 from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
+from agentjobs.advisories.model import Advisory, parse_advisory
+from agentjobs.worker.run.context import RunContext
 from tests.support.fix_proofs import Proof, file_kind, prove_each, run_command
 from tests.support.fix_service import fix_runs, repo_of
 from tests.support.fixer_project import run_fixer

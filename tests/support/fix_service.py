@@ -17,15 +17,15 @@ from agentjobs.forges.protocol import RepoAddress
 from agentjobs.inventory.indexing import claim_due, index_repository, pom_fetcher
 from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.auto_trigger import reconcile
-from agentjobs.jobs.run.context import RunContext
-from agentjobs.jobs.run.hosted_repo import HostedRepo
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.publishing.hosted_repo import HostedRepo
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.settings import load
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
 from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs.worker.run.context import RunContext
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
 
 # Registries may have private addresses on the machine of the tests.

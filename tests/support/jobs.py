@@ -11,12 +11,12 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.jobs.model import CreateJobRequest, JobView
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.views.queries import get_job, list_events
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.organizations.organizations import create_organization
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 

@@ -38,8 +38,6 @@ from agentjobs.git.remote import Remote
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.outcomes import Completed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.jobs.queue.start import start_job
@@ -51,6 +49,8 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.platform_sync.sync import PlatformSync
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Completed
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS

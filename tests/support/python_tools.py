@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 
 from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
-from agentjobs.jobs.run.cve_fix.fix_plan import Fix
+from agentjobs.publishing.cve_fix.fix_plan import Fix
 from agentjobs.settings.registries import public_registry
 from tests.support.fix_proofs import Proof, run_command
 from tests.support.vulnerable_projects import UV

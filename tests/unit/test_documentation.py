@@ -15,9 +15,9 @@ import yaml
 import agentjobs_client
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.agents.presets.all_presets import PRESETS
-from agentjobs.jobs.run.hosted_repo import RETRY_SECONDS
-from agentjobs.jobs.run.retry import BACKOFF_SECONDS
 from agentjobs.jobs.states import RETRYABLE, STATUSES, TRANSITIONS
+from agentjobs.publishing.hosted_repo import RETRY_SECONDS
+from agentjobs.publishing.retry import BACKOFF_SECONDS
 from agentjobs.repos.configuration import parse_configuration
 from agentjobs.settings import load
 from agentjobs_client import Client

@@ -24,7 +24,6 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.open_pulls import OpenPullReader
 from agentjobs.jobs.public_address import follow_public_address
 from agentjobs.loops.advisory_loop import AdvisoryLoop
-from agentjobs.loops.disk_loop import reserve_loop
 from agentjobs.loops.index_loop import IndexLoop
 from agentjobs.loops.loop import Loop, PeriodicLoop, run_loops
 from agentjobs.loops.platform_loop import PlatformLoop
@@ -46,6 +45,7 @@ from agentjobs.web.application import build_application, build_metrics_applicati
 from agentjobs.web.context import WebContext
 from agentjobs.web.metrics.registry import Metrics
 from agentjobs.web.server import Server, bind, server_for
+from agentjobs.worker.loops.disk_loop import reserve_loop
 
 
 class OnReady(Protocol):

@@ -26,7 +26,6 @@ from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.loop import run_loops
 from agentjobs.loops.rescue_loop import rescue_loop
-from agentjobs.loops.worker import Worker
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, ensure_default
 from agentjobs.organizations.sign_in_links import create_link
@@ -48,6 +47,7 @@ from agentjobs.webhooks.allowed_addresses import (
     may_allow_loopback,
     store_allow_list,
 )
+from agentjobs.worker.loops.worker import Worker
 
 WORKER_POOL_SIZE = 2
 """Beside a connection for the leases and one for notifications, however many slots there are."""

@@ -17,19 +17,21 @@ from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.adoption import adopt_jobs
-from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
-from agentjobs.jobs.run.context import JobTools
-from agentjobs.jobs.run.spare_sandboxes import SpareSandboxes
-from agentjobs.loops.cluster_loop import cluster_loop
-from agentjobs.loops.network_loop import network_loop
-from agentjobs.loops.worker import Worker, WorkerLoop
+from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.publishing.context import ServiceTools
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.sandbox.factory import open_sandbox
 from agentjobs.sandbox.protocol import Sandbox, SandboxUnreachable
 from agentjobs.sandbox.worker_identity import WorkerIdentity
 from agentjobs.settings import Settings
 from agentjobs.tickets.resolve import Tickets
+from agentjobs.worker.loops.cluster_loop import cluster_loop
+from agentjobs.worker.loops.network_loop import network_loop
+from agentjobs.worker.loops.worker import Worker, WorkerLoop
+from agentjobs.worker.run.context import JobTools
+from agentjobs.worker.run.spare_sandboxes import SpareSandboxes
 from agentjobs.workspace.checkout import Workspaces
 from agentjobs.workspace.checkout_limits import MIB, CheckoutLimits
 from agentjobs.workspace.mirror import Mirrors
@@ -112,22 +114,25 @@ async def _job_tools(
         )
         if environments is not None:
             stack.push_async_callback(environments.close)
-        yield JobTools(
+        service = ServiceTools(
             context=context,
             mirrors=mirrors,
-            workspaces=workspaces,
-            sandbox=sandbox,
-            spare_sandboxes=spare_sandboxes,
             forges={forge.platform: forge},
             platforms=platforms,
             tickets=Tickets(context.db, keys, session, platforms),
-            commit_summaries=CommitSummaryCache(_checkout_limits(settings)),
             keys=keys,
+            chooser=RegistryVersionChooser(registry, settings.minimum_release_age_days),
+            poms=pom_fetcher(settings, registry),
+        )
+        yield JobTools(
+            service=service,
+            workspaces=workspaces,
+            sandbox=sandbox,
+            spare_sandboxes=spare_sandboxes,
+            commit_summaries=CommitSummaryCache(_checkout_limits(settings)),
             prices=load_prices(settings),
             allowed=allowed,
             session=session,
-            chooser=RegistryVersionChooser(registry, settings.minimum_release_age_days),
-            poms=pom_fetcher(settings, registry),
             certificates=certificates,
             environments=environments,
             identity=identity,

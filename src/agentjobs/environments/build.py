@@ -10,7 +10,6 @@ from pathlib import Path
 from agentjobs.clock import now_ms
 from agentjobs.environments.build_log import BuildLog
 from agentjobs.environments.builds import Finished
-from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
 from agentjobs.environments.images.images import Images
 from agentjobs.environments.images.model import Image
@@ -19,6 +18,7 @@ from agentjobs.environments.network import SetupAccess, open_setup_network
 from agentjobs.environments.setup_run import SetupRunner, SetupTask
 from agentjobs.environments.snapshots import HOME, WORKSPACE, Snapshot, Snapshots
 from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.sandbox.disk import measure_tree
 from agentjobs.sandbox.limits import Limits
 from agentjobs.tracing.spans import traced

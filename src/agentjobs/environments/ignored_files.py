@@ -7,9 +7,9 @@ rules must be those that a job has: of the commit, and of files that are themsel
 import os
 from pathlib import Path
 
-from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.setup_files import make_readable
 from agentjobs.git.process import GitError, GitResult, git
+from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.workspace.checkout import Checkout
 from agentjobs.workspace.staging import ADD_CONFIGURATION
 from agentjobs.workspace.threads import run_in_thread

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agentjobs.environments.build_log import BuildLog
-from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.ignored_files import move_ignored_files
 from agentjobs.environments.images.model import Image, RegistryCredential
 from agentjobs.environments.layers import home_layer, root_image, root_layers
 from agentjobs.environments.secret_search import SearchFailed, find_secret
 from agentjobs.environments.snapshots import HOME, WORKSPACE
+from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.sandbox.certificates import with_certificates
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.protocol import (

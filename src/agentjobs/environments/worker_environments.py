@@ -17,10 +17,10 @@ from agentjobs.environments.build import BuildTask, BuildTools, build_environmen
 from agentjobs.environments.build_log import BuildLog
 from agentjobs.environments.builds import Finished
 from agentjobs.environments.cache import trim_cache
-from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.errors import RegistryUnavailable
 from agentjobs.fair_slots import FairSlots
 from agentjobs.private_files import create_private_file
+from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.sandbox.protocol import SandboxError, SandboxLost
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
 from agentjobs.workspace.errors import RepoUnavailable

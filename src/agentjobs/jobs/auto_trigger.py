@@ -22,7 +22,6 @@ from agentjobs.identifiers import new_id
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
 from agentjobs.jobs.auto_trigger_rows import FixKey, insert_triggers
-from agentjobs.jobs.cause import Cause, CausingAdvisory, CausingFix
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import ConfigOverride, CreateJobRequest
 from agentjobs.jobs.open_pulls import PROPOSED_SECONDS, OpenPullReader, ScannedRepo, WantedFix
@@ -30,6 +29,7 @@ from agentjobs.jobs.proposed_fixes import load_proposed_fixes, replace_proposed_
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.organizations.authentication import SERVICE_ID, Caller
 from agentjobs.problems import Problem
+from agentjobs.protocol.cause import Cause, CausingAdvisory, CausingFix
 from agentjobs.repos.configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction

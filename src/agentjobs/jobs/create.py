@@ -14,7 +14,6 @@ from agentjobs.jobs.acceptance import (
     require_admission,
 )
 from agentjobs.jobs.audit import entry_for_person, write_entry
-from agentjobs.jobs.cause import Cause
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.idempotency import IdempotencyClaim, find_receipt, first_call, store_receipt
 from agentjobs.jobs.model import CreateJobRequest, Receipt
@@ -25,6 +24,7 @@ from agentjobs.jobs.states import QUEUED
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
+from agentjobs.protocol.cause import Cause
 from agentjobs.store.database import Transaction
 from agentjobs.store.grouping import transact_together
 from agentjobs.tracing.spans import begin_trace

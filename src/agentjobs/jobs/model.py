@@ -8,10 +8,8 @@ from msgspec import Meta
 
 from agentjobs.git.remote import INVALID_BRANCH_NAME
 from agentjobs.identifiers import id_pattern
-from agentjobs.jobs.cause import Cause
 from agentjobs.jobs.phases import PhaseView
 from agentjobs.jobs.states import RETRYABLE, JobStatus
-from agentjobs.jobs.verification import Verification
 from agentjobs.json_fields import (
     CONTROL_CHARACTERS,
     NOT_BLANK,
@@ -26,6 +24,8 @@ from agentjobs.json_fields import (
     known_values,
     text,
 )
+from agentjobs.protocol.cause import Cause
+from agentjobs.protocol.verification import Verification
 from agentjobs.webhooks.events import EVENTS
 
 SEVERITIES = ("low", "medium", "moderate", "high", "critical", "none")

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.jobs.cause import stored_cause
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
@@ -15,6 +14,7 @@ from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.json_fields import doc
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
+from agentjobs.protocol.cause import stored_cause
 from agentjobs.store.database import Row
 
 _EARLIER = (

@@ -17,7 +17,6 @@ from agentjobs.cli.orgs.export import export_organization
 from agentjobs.cli.orgs.tables import tenant_tables
 from agentjobs.cli.repos import purge
 from agentjobs.fleet.repositories_directory import MARKER
-from agentjobs.jobs.outcomes import Cancelled
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import cancel_requests
 from agentjobs.jobs.queue.start import start_job
@@ -31,6 +30,7 @@ from agentjobs.organizations.organizations import (
 from agentjobs.organizations.pauses import find_pause
 from agentjobs.organizations.plans import Plans
 from agentjobs.problems import Problem
+from agentjobs.protocol.outcomes import Cancelled
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, StoreUnavailable, Transaction

@@ -5,14 +5,15 @@ import pytest
 
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.logs.chunks import append_chunk
-from agentjobs.jobs.outcomes import Completed, Failed, LostSandbox
 from agentjobs.jobs.queue.adoption import adopt_jobs
-from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
+from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, list_workers, renew
 from agentjobs.jobs.queue.lost_claims import MAX_ADOPTIONS
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Completed, Failed, LostSandbox
 from agentjobs.store.leases import ClaimLost
 from tests.support.jobs import AGENTS, JobHarness
 

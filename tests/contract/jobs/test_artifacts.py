@@ -4,8 +4,6 @@ import pytest
 
 from agentjobs.agents.artifacts import Artifact
 from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.jobs.outcomes import Failed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.results.artifacts import (
@@ -17,6 +15,8 @@ from agentjobs.jobs.results.artifacts import (
 from agentjobs.jobs.results.removal import remove_results
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Failed
 from agentjobs.store.leases import ClaimLost
 from tests.support.jobs import JobHarness
 

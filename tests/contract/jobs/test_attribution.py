@@ -13,10 +13,10 @@ from agentjobs.connections.connections import NewConnection, add_connection, fin
 from agentjobs.connections.signing import set_signing
 from agentjobs.forges.protocol import Account, ForgeError
 from agentjobs.git.identity import Identity
-from agentjobs.jobs.outcomes import JobFailed
-from agentjobs.jobs.run.attribution import load_attribution
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.users import ADMINISTRATOR
+from agentjobs.protocol.outcomes import JobFailed
+from agentjobs.publishing.attribution import load_attribution
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from tests.contract.connections.test_connections import TOKEN, sealing_keys

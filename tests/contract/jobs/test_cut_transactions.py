@@ -18,12 +18,19 @@ import pytest
 
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.logs.writer import LogWriter
-from agentjobs.jobs.outcomes import Cancelled, Completed, Failed, Kept, Outcome, Released
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import (
+    Cancelled,
+    Completed,
+    Failed,
+    Kept,
+    KeptWork,
+    Outcome,
+    Released,
+)
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
 from agentjobs.store.sqlite.database import SqliteDatabase

@@ -10,10 +10,10 @@ from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.auto_trigger import reconcile
-from agentjobs.jobs.run.cve_fix import cve_fix
-from agentjobs.jobs.run.cve_fix.cve_fix import CveFix
-from agentjobs.jobs.run.cve_fix.exposure import Exposure
-from agentjobs.jobs.run.cve_fix.fix_plan import plan_fixes
+from agentjobs.publishing.cve_fix import cve_fix
+from agentjobs.publishing.cve_fix.cve_fix import CveFix
+from agentjobs.publishing.cve_fix.exposure import Exposure
+from agentjobs.publishing.cve_fix.fix_plan import plan_fixes
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.settings import load
 from agentjobs.store.database import Database

@@ -4,19 +4,18 @@ from agentjobs.environments import builds
 from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.environments.key import EnvironmentRequest
-from agentjobs.jobs.environments.holding import build_hooks
-from agentjobs.jobs.outcomes import NotReady
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.environment_holds import (
     BUILD_HOLD_MS,
     OUTAGE_HOLD_MS,
-    EnvironmentHold,
     hold_key,
     prune_holds,
     was_held_for,
 )
 from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import EnvironmentHold, NotReady
+from agentjobs.worker.environments.holding import build_hooks
 from tests.support.jobs import AGENTS, JobHarness
 
 REQUEST = EnvironmentRequest(definition=EnvironmentDefinition(setup="make deps"))

@@ -9,15 +9,16 @@ import pytest
 from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.jobs.follow_up import FollowUpRequest, earlier_job, follow_up_faults, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
-from agentjobs.jobs.outcomes import Completed, Failed, JobFailed
-from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
+from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.review import mark_ready
-from agentjobs.jobs.run.previous_pull import load_previous_pull
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Completed, Failed, JobFailed
+from agentjobs.publishing.previous_pull import load_previous_pull
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.database import Transaction

@@ -7,10 +7,10 @@ import msgspec
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.outcomes import Failed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Failed
 from agentjobs.store.database import Transaction
 from tests.support.jobs import AGENTS, JobHarness, an_agent, insert_repo
 

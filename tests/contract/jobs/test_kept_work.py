@@ -8,15 +8,24 @@ import pytest
 from agentjobs.clock import DAY_MS
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.disconnect import disconnect_repository
-from agentjobs.jobs.outcomes import Cancelled, Completed, Failed, Kept, Released, Unreachable
-from agentjobs.jobs.queue.claim import ClaimedJob, may_write_branch
+from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.kept_work import KeptWork, fail_expired_work, load_kept_work
+from agentjobs.jobs.queue.kept_work import fail_expired_work, load_kept_work
 from agentjobs.jobs.queue.leases import cancel_requests
-from agentjobs.jobs.queue.platform_outages import LOCAL, Outage
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
+from agentjobs.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs.protocol.outcomes import (
+    Cancelled,
+    Completed,
+    Failed,
+    Kept,
+    KeptWork,
+    Outage,
+    Released,
+    Unreachable,
+)
 from agentjobs.store.database import Transaction
 from agentjobs.store.leases import ClaimLost
 from tests.support.jobs import JobHarness

@@ -18,13 +18,13 @@ from agentjobs.jobs import open_pulls
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.open_pulls import OpenPullReader
-from agentjobs.jobs.outcomes import JobFailed
 from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.jobs.queue.claim import may_write_branch
-from agentjobs.jobs.run.cve_fix.exposure import Exposure
-from agentjobs.jobs.run.cve_fix.fix_plan import Fix
-from agentjobs.jobs.run.cve_fix.proposed import leave_out_proposed, remaining_fixes
 from agentjobs.local_git import repositories
+from agentjobs.protocol.outcomes import JobFailed
+from agentjobs.publishing.cve_fix.exposure import Exposure
+from agentjobs.publishing.cve_fix.fix_plan import Fix
+from agentjobs.publishing.cve_fix.proposed import leave_out_proposed, remaining_fixes
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import set_organization_threshold

@@ -5,7 +5,6 @@ import pytest
 from agentjobs.clock import DAY_MS
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.outcomes import Completed
 from agentjobs.jobs.queue import waiting_organizations
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
@@ -16,6 +15,7 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.pauses import find_pause, load_pauses, pause, resume
 from agentjobs.problems import Problem
+from agentjobs.protocol.outcomes import Completed
 from agentjobs.store.database import Transaction
 from tests.support.jobs import AGENTS, JobHarness
 

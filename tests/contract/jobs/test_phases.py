@@ -5,20 +5,19 @@ import time
 
 import pytest
 
-from agentjobs.jobs.outcomes import Completed, Kept, Released
 from agentjobs.jobs.queue.adoption import adopt_jobs
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.run import phases as run_phases
-from agentjobs.jobs.run.phases import RunPhases
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines
 from agentjobs.organizations.authentication import Caller
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Completed, Kept, KeptWork, Released
+from agentjobs.publishing.phases import RunPhases
 from agentjobs.store.database import StoreUnavailable
+from agentjobs.worker.run import phases as run_phases
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40

@@ -3,13 +3,9 @@
 import pytest
 
 from agentjobs.clock import DAY_MS
-from agentjobs.jobs.outcomes import Kept, Unreachable
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.platform_outages import (
-    LOCAL,
     REFUSED_RETRY_MS,
-    Outage,
     end_outages,
     end_outages_of_connection,
     held_keys,
@@ -17,6 +13,8 @@ from agentjobs.jobs.queue.platform_outages import (
     record_outage,
 )
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.protocol.claimed_job import LOCAL
+from agentjobs.protocol.outcomes import Kept, KeptWork, Outage, Unreachable
 from agentjobs.store.database import Row, Transaction
 from tests.support.jobs import JobHarness
 

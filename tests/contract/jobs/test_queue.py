@@ -13,7 +13,6 @@ from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
-from agentjobs.jobs.outcomes import Cancelled, Completed, DiskFull, Failed, LostSandbox, Released
 from agentjobs.jobs.queue import waiting_organizations
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.claimer import Claimer
@@ -32,6 +31,14 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import get_job, list_jobs
 from agentjobs.jobs.views.wait import wait_for_change
 from agentjobs.problems import Problem
+from agentjobs.protocol.outcomes import (
+    Cancelled,
+    Completed,
+    DiskFull,
+    Failed,
+    LostSandbox,
+    Released,
+)
 from agentjobs.settings import Settings
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, Transaction

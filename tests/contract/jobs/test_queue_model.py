@@ -20,28 +20,28 @@ from hypothesis.stateful import (
 
 from agentjobs.identifiers import new_id
 from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.outcomes import (
-    Cancelled,
-    Completed,
-    Failed,
-    Kept,
-    LostSandbox,
-    Outcome,
-    Released,
-    Unreachable,
-)
 from agentjobs.jobs.queue.adoption import adopt_jobs
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
-from agentjobs.jobs.queue.platform_outages import LOCAL, Outage
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.states import FINAL
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
+from agentjobs.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs.protocol.outcomes import (
+    Cancelled,
+    Completed,
+    Failed,
+    Kept,
+    KeptWork,
+    LostSandbox,
+    Outage,
+    Outcome,
+    Released,
+    Unreachable,
+)
 from agentjobs.settings import Settings
 from agentjobs.store.database import Row, Transaction
 from agentjobs.store.leases import ClaimLost

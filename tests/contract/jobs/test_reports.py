@@ -7,15 +7,14 @@ from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.outcomes import Completed, Reported
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.results.reports import JobReport
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.authentication import Caller
 from agentjobs.problems import Problem
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Completed, JobReport, Reported
 from agentjobs.store.database import Transaction
 from tests.support.jobs import JobHarness, an_agent
 

@@ -7,9 +7,9 @@ import pytest
 
 from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import BranchPull, RemotePull
-from agentjobs.jobs.outcomes import Completed
-from agentjobs.jobs.run.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.organizations.restores import restore_statements, restored_at
+from agentjobs.protocol.outcomes import Completed
+from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 from tests.support.jobs import job_harness

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from agentjobs.agents.artifacts import Artifact, Artifacts
-from agentjobs.jobs.outcomes import Failed
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.results.artifacts import list_artifacts
-from agentjobs.jobs.run.context import FinishedWork
-from agentjobs.jobs.run.results import store_results, store_results_at_end
 from agentjobs.organizations.authentication import Caller
+from agentjobs.protocol.outcomes import Failed
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
+from agentjobs.worker.run.context import FinishedWork
+from agentjobs.worker.run.results import store_results, store_results_at_end
 from tests.support.jobs import JobHarness
 
 ARTIFACTS = Artifacts((Artifact("a.txt", b"1"),), tuple(f"{n} (reason)" for n in range(7)))

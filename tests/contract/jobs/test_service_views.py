@@ -1,16 +1,16 @@
 """What operators see of all organizations: what they use, and why their jobs wait."""
 
 from agentjobs.clock import DAY_MS
-from agentjobs.jobs.outcomes import Unreachable
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
-from agentjobs.jobs.queue.platform_outages import LOCAL, Outage
 from agentjobs.jobs.views.organization_lines import (
     find_organization_line,
     list_organization_lines,
 )
 from agentjobs.jobs.views.service_queue import list_waiting
 from agentjobs.organizations.pauses import pause
+from agentjobs.protocol.claimed_job import LOCAL
+from agentjobs.protocol.outcomes import Outage, Unreachable
 from agentjobs.store.database_facts import read_database_facts
 from tests.support.jobs import AGENTS, JobHarness, insert_repo
 from tests.support.users import problem_of, write

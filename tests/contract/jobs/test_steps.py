@@ -9,8 +9,6 @@ from agentjobs.agents.steps import Step
 from agentjobs.gateway.call_report import CallReport
 from agentjobs.gateway.usage import Usage
 from agentjobs.jobs.logs.writer import LogWriter
-from agentjobs.jobs.outcomes import Failed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.results.removal import remove_results
 from agentjobs.jobs.steps import recorder
@@ -28,6 +26,8 @@ from agentjobs.jobs.steps.rows import (
     read_steps,
     store_steps,
 )
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Failed
 from agentjobs.store.database import StoreUnavailable
 from tests.support.event_loop import longest_turn
 from tests.support.jobs import JobHarness

@@ -5,15 +5,14 @@ import pytest
 
 from agentjobs.cli.doctor.finding import Finding
 from agentjobs.cli.doctor.workers import check_workers
-from agentjobs.jobs.outcomes import Kept, NotReady
-from agentjobs.jobs.queue.environment_holds import EnvironmentHold
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
-from agentjobs.jobs.queue.platform_outages import LOCAL, Outage, record_outage
+from agentjobs.jobs.queue.platform_outages import record_outage
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.organizations import ensure_default
+from agentjobs.protocol.claimed_job import LOCAL
+from agentjobs.protocol.outcomes import EnvironmentHold, Kept, KeptWork, NotReady, Outage
 from agentjobs.repos.scheduling import set_scheduling
 from agentjobs.store.database import Transaction
 from tests.support.clock_shift import ShiftClock

@@ -5,15 +5,14 @@ import asyncio
 import pytest
 
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.outcomes import Failed, Kept
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
-from agentjobs.jobs.run.trace import record_outcome, run_span
 from agentjobs.organizations.authentication import Caller
+from agentjobs.protocol.outcomes import Failed, Kept, KeptWork
 from agentjobs.tracing.spans import continue_trace
+from agentjobs.worker.run.trace import record_outcome, run_span
 from tests.contract.jobs.test_follow_ups import completed
 from tests.support.jobs import JobHarness
 from tests.support.recorded_spans import recorded_spans

@@ -5,8 +5,6 @@ import pytest
 
 from agentjobs.agents.catalog import Catalog
 from agentjobs.cli.doctor.workers import describe_workers
-from agentjobs.jobs.outcomes import Completed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.start import start_job
@@ -22,6 +20,8 @@ from agentjobs.jobs.workers import (
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.problems import Problem
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Completed
 from agentjobs.repos.scheduling import set_scheduling
 from agentjobs.store.database import Transaction
 from tests.support.jobs import AGENTS, JobHarness, an_agent, claim_job

@@ -3,9 +3,9 @@
 import pytest
 
 from agentjobs.clock import DAY_MS
-from agentjobs.jobs.outcomes import Failed
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.loops.prune_loop import prune_loop
+from agentjobs.protocol.outcomes import Failed
 from tests.support.clock_shift import ShiftClock
 from tests.support.jobs import JobHarness
 

@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs.forges.protocol import BranchPull, ForgeError
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.pulls.finished_branches import MAX_FAILURES, record_finished_branch
 from agentjobs.settings import load
 from agentjobs.store.database import Database

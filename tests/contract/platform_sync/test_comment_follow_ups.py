@@ -13,8 +13,6 @@ from agentjobs.forges.protocol import (
     RepoAddress,
 )
 from agentjobs.forges.text import OWN_MARK
-from agentjobs.jobs.outcomes import Completed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.review import request_review
@@ -27,6 +25,8 @@ from agentjobs.platform_sync.comments import (
     respond_to_comment,
 )
 from agentjobs.platform_sync.refusals import MAX_REFUSALS, Refusals
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Completed
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.store.database import Transaction
 from tests.support.jobs import JobHarness

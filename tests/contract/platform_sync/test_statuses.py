@@ -9,12 +9,12 @@ import pytest
 from agentjobs.forges.protocol import CommitStatus, ForgeError, RepoAddress
 from agentjobs.git.remote import Remote
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.outcomes import Failed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.status_loop import StatusLoop
 from agentjobs.platform_sync.statuses import MAX_REFUSALS, StatusReporter
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import Failed
 from agentjobs.pulls import status_rows
 from agentjobs.pulls.status_rows import request_status
 from agentjobs.settings import load

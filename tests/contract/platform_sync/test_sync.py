@@ -12,10 +12,11 @@ from agentjobs.forges.hooks import HookEvent
 from agentjobs.forges.http.client import ApiError
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.inventory.indexing import claim_due
-from agentjobs.jobs.queue.platform_outages import Outage, held_keys, record_outage
+from agentjobs.jobs.queue.platform_outages import held_keys, record_outage
 from agentjobs.platform_sync import pulls, sync
 from agentjobs.platform_sync.claims import DUE, claim_due_sync
 from agentjobs.platform_sync.hook_events import record_hook_delivery
+from agentjobs.protocol.outcomes import Outage
 from agentjobs.settings import load
 from agentjobs.store.database import Database
 from tests.support.clock_shift import ShiftClock

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.environments import ignored_files
-from agentjobs.environments.errors import EnvironmentFailed
+from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.workspace.checkout import Checkout
 from tests.support.service import git, sample_repository
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from agentjobs.forges.protocol import ForgeError, NewCommit, RepoAddress, SigningPlatform
-from agentjobs.jobs.run import platform_signing
-from agentjobs.jobs.run.earlier_attempt import PushedWork
-from agentjobs.jobs.run.hosted_repo import HostedRepo
-from agentjobs.jobs.run.platform_signing import sign_by_platform
+from agentjobs.publishing import platform_signing
+from agentjobs.publishing.earlier_attempt import PushedWork
+from agentjobs.publishing.hosted_repo import HostedRepo
+from agentjobs.publishing.platform_signing import sign_by_platform
 from agentjobs.workspace.errors import PushDenied
 from tests.support.forge_adapters import PlatformHarness, platform_harness
 from tests.support.forge_servers import push_refusals
@@ -62,7 +62,7 @@ class Run:
         monkeypatch.setattr(platform_signing, "load_connection", load_connection)
         monkeypatch.setattr(platform_signing, "warn", warn)
         monkeypatch.setattr(HostedRepo, "check_claim", check_claim)
-        monkeypatch.setattr("agentjobs.jobs.run.retry.BACKOFF_SECONDS", ())
+        monkeypatch.setattr("agentjobs.publishing.retry.BACKOFF_SECONDS", ())
 
     async def sign(self) -> PushedWork:
         repo = HostedRepo(self.context, self.harness.forge, self.harness.repo)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.jobs.queue.kept_work import KeptWork, keep_work_of_lost_claim
+from agentjobs.jobs.queue.kept_work import keep_work_of_lost_claim
+from agentjobs.protocol.outcomes import KeptWork
 from agentjobs.store.database import Row
 from agentjobs.store.opening import open_database
 from tests.support.postgres import PostgresCluster

@@ -9,14 +9,14 @@ import pytest
 
 from agentjobs.agents.definitions import Agent, ModelAccess
 from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
-from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.images.model import Image
 from agentjobs.environments.services import RunningServices
-from agentjobs.jobs.run.active_environment import ActiveEnvironment, _service_tasks
-from agentjobs.jobs.run.environment import RunEnvironment
+from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.sandbox.limits import Limits
 from agentjobs.sandbox.process import ProcessSandbox
 from agentjobs.sandbox.protocol import RootImage, SandboxTask
+from agentjobs.worker.run.active_environment import ActiveEnvironment, _service_tasks
+from agentjobs.worker.run.environment import RunEnvironment
 
 REFERENCE = "registry.example.com/acme/build:1"
 ROOT = RootImage(reference=f"registry.example.com/acme/build@sha256:{'0' * 64}")

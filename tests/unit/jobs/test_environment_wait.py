@@ -7,10 +7,10 @@ import pytest
 
 from agentjobs.clock import DAY_MS
 from agentjobs.environments.definition import EnvironmentDefinition
-from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.jobs.queue.environment_holds import hold_key
-from agentjobs.jobs.run.environment import check_waiting_time
+from agentjobs.protocol.outcomes import EnvironmentFailed
+from agentjobs.worker.run.environment import check_waiting_time
 
 REQUEST = EnvironmentRequest(definition=EnvironmentDefinition(setup="make deps"))
 KEY = hold_key("repo_1", REQUEST.request_key)

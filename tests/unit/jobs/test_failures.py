@@ -11,24 +11,23 @@ from typing import Any
 
 import pytest
 
-from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.forges.http.responses import ApiError
 from agentjobs.forges.protocol import ForgeError, ForgeFault
 from agentjobs.git.process import GitError, GitTimeout
 from agentjobs.inventory.index.process import IndexFailure
-from agentjobs.jobs.outcomes import (
+from agentjobs.protocol.outcomes import (
     Abandoned,
     DiskFull,
+    EnvironmentFailed,
     Failed,
     JobFailed,
     LimitExceeded,
     LostSandbox,
+    Outage,
     Outcome,
     Released,
     Unreachable,
 )
-from agentjobs.jobs.queue.platform_outages import Outage
-from agentjobs.jobs.run.failures import outcome_of
 from agentjobs.pulls.finished_branches import record_finished_branch
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.sandbox.protocol import (
@@ -42,6 +41,7 @@ from agentjobs.sandbox.protocol import (
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
 from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
+from agentjobs.worker.run.failures import outcome_of
 from agentjobs.workspace.errors import (
     BaseBranchMissing,
     PushDenied,

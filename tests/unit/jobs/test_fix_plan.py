@@ -8,18 +8,18 @@ import pytest
 from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.model import Dependency, IndexWarning
-from agentjobs.jobs.cause import Cause, CausingFix
-from agentjobs.jobs.outcomes import JobFailed
-from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.run.cve_fix.exposure import Exposure
-from agentjobs.jobs.run.cve_fix.fix_plan import (
+from agentjobs.protocol.cause import Cause, CausingFix
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import JobFailed
+from agentjobs.publishing.cve_fix.exposure import Exposure
+from agentjobs.publishing.cve_fix.fix_plan import (
     Fix,
     FixPlan,
     findings_of_job,
     findings_to_fix,
     plan_fixes,
 )
-from agentjobs.jobs.run.cve_fix.recheck import check_fixes, faults_in
+from agentjobs.publishing.cve_fix.recheck import check_fixes, faults_in
 from tests.support.recorded_advisories import every_advisory
 
 ADVISORIES = tuple(every_advisory())

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agentjobs.agents.definitions import Agent
-from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.run.plan import RunPlan, plan_run
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.repos.configuration import ConfigurationError, parse_configuration
+from agentjobs.worker.run.plan import RunPlan, plan_run
 
 AGENT = Agent(
     id="fixer",

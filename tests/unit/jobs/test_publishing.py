@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.jobs.outcomes import Completed, Kept
-from agentjobs.jobs.queue.kept_work import KeptWork
-from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.queue.warnings import add_warnings
-from agentjobs.jobs.run import kept_work
-from agentjobs.jobs.run.context import FinishedWork
-from agentjobs.jobs.run.kept_work import keep_finished_work, publish_or_keep
+from agentjobs.protocol.outcomes import Completed, Kept, KeptWork, Outage
+from agentjobs.publishing import kept_work
+from agentjobs.publishing.kept_work import keep_finished_work, publish_or_keep
 from agentjobs.repos.sync_requests import request_sync
 from agentjobs.store.database import StoreUnavailable
+from agentjobs.worker.run.context import FinishedWork
 from agentjobs.workspace.errors import PushDenied, PushRejected, RepoUnavailable
 
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)

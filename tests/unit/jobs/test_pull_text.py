@@ -3,15 +3,15 @@ from typing import Any
 from agentjobs.agents.report import Report
 from agentjobs.git.identity import Identity
 from agentjobs.jobs.model import TicketDetails
-from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.run.pull_text import (
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.verification import Verification
+from agentjobs.publishing.pull_text import (
     commit_message,
     is_message_of,
     parse_commit_message,
     pull_body,
     pull_text,
 )
-from agentjobs.jobs.verification import Verification
 
 
 def job(ticket_id: str | None = None, **override: Any) -> ClaimedJob:

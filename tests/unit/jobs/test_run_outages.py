@@ -10,10 +10,10 @@ import pytest
 from agentjobs.agents.artifacts import Artifacts
 from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.jobs.outcomes import Outcome, Unreachable
-from agentjobs.jobs.run import run as run_module
-from agentjobs.jobs.run.environment import NO_ENVIRONMENT, RunEnvironment
-from agentjobs.jobs.run.run import run_job
+from agentjobs.protocol.outcomes import Outcome, Unreachable
+from agentjobs.worker.run import run as run_module
+from agentjobs.worker.run.environment import NO_ENVIRONMENT, RunEnvironment
+from agentjobs.worker.run.run import run_job
 
 
 class Repo:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs.loops.cancel_loop import CancelLoop
 from agentjobs.store.changes import Changes, Signal
+from agentjobs.worker.loops.cancel_loop import CancelLoop
 
 
 class _Ended(Exception):

@@ -9,16 +9,23 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.outcomes import Abandoned, Cancelled, Kept, Outcome, Released, Unreachable
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.kept_work import KeptWork
-from agentjobs.jobs.queue.platform_outages import LOCAL, Outage
-from agentjobs.jobs.run.context import FinishedWork, RunContext
-from agentjobs.loops import job_loop
-from agentjobs.loops.job_loop import JobLoop, _ActiveJob
-from agentjobs.loops.load_control import LoadControl
+from agentjobs.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs.protocol.outcomes import (
+    Abandoned,
+    Cancelled,
+    Kept,
+    KeptWork,
+    Outage,
+    Outcome,
+    Released,
+    Unreachable,
+)
 from agentjobs.store.changes import Changes, Signal
+from agentjobs.worker.loops import job_loop
+from agentjobs.worker.loops.job_loop import JobLoop, _ActiveJob
+from agentjobs.worker.loops.load_control import LoadControl
+from agentjobs.worker.run.context import FinishedWork, RunContext
 from tests.support.manual_clock import ManualClock
 from tests.unit.jobs.test_plan import JOB
 

@@ -2,10 +2,9 @@
 
 import msgspec
 
-from agentjobs.jobs.outcomes import Completed, Kept, Unreachable
-from agentjobs.jobs.queue.kept_work import KeptWork
-from agentjobs.jobs.queue.platform_outages import LOCAL, Outage
-from agentjobs.loops.platform_reach import PlatformReach
+from agentjobs.protocol.claimed_job import LOCAL
+from agentjobs.protocol.outcomes import Completed, Kept, KeptWork, Outage, Unreachable
+from agentjobs.worker.loops.platform_reach import PlatformReach
 from tests.support.manual_clock import ManualClock
 from tests.unit.jobs.test_plan import JOB
 

@@ -2,9 +2,9 @@
 
 from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.queue.leases import WorkerInfo
-from agentjobs.loops.readiness_loop import find_ready_agents
 from agentjobs.settings import Settings
 from agentjobs.settings.tables import AgentTable
+from agentjobs.worker.loops.readiness_loop import find_ready_agents
 
 
 async def test_a_worker_offers_only_agents_whose_tags_it_has() -> None:

@@ -11,15 +11,13 @@ import pytest
 from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
 from agentjobs.jobs.model import Usage
-from agentjobs.jobs.outcomes import Failed, Kept
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.kept_work import KeptWork
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
-from agentjobs.jobs.queue.platform_outages import Outage
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.workers import STATUSES, drain_worker
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.pauses import pause
+from agentjobs.protocol.outcomes import Failed, Kept, KeptWork, Outage
 from agentjobs.repos.queries import find_repo
 from agentjobs.settings import Settings
 from agentjobs.store.changes import Changes

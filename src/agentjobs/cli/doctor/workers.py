@@ -104,7 +104,8 @@ async def _check_queue(
 
 
 async def _check_outages(db: "Database") -> list[Finding]:
-    from agentjobs.jobs.queue.platform_outages import LOCAL, REFUSED, waiting_by_outage
+    from agentjobs.jobs.queue.platform_outages import waiting_by_outage
+    from agentjobs.protocol.claimed_job import LOCAL, REFUSED
 
     findings = []
     for key, jobs in (await waiting_by_outage(db)).items():

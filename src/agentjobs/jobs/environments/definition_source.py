@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 
 from agentjobs.environments.definition import EnvironmentDefinition
-from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.environments.repo_settings import RepoSettings, load_repo_settings
 from agentjobs.git.process import GitError
@@ -16,6 +15,7 @@ from agentjobs.git.refs import HEADS, resolve
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.jobs.environments.request import load_request
 from agentjobs.local_git.repositories import path as git_path
+from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database

@@ -8,12 +8,12 @@ import msgspec
 
 from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.environments.devcontainer import DevcontainerError, parse_devcontainer
-from agentjobs.environments.errors import EnvironmentFailed
 from agentjobs.environments.key import MAX_FILES, CacheFile, EnvironmentRequest
 from agentjobs.environments.repo_settings import RepoSettings, load_repo_settings
 from agentjobs.git.process import GitError
 from agentjobs.git.trees import REGULAR, list_tree
 from agentjobs.inventory.commit_summary import CommitSummary
+from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.repos.configuration import Configuration
 from agentjobs.store.database import Database
 from agentjobs.workspace.patterns import fold_path, parse_patterns

@@ -3,7 +3,7 @@
 from agentjobs.clock import now_ms
 from agentjobs.jobs.logs.decoder import SERVICE_MARKER, service_line
 from agentjobs.jobs.model import LogChunk
-from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost
 

@@ -19,8 +19,8 @@ from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.logs.decoder import SERVICE_MARKER, LogDecoder, service_line
 from agentjobs.jobs.logs.paced_calls import PacedCalls
 from agentjobs.jobs.logs.source import LogSource
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.steps.recorder import StepRecorder
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.redaction.redactor import Redactor
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from agentjobs.clock import SECOND_MS
 from agentjobs.jobs.queue import claim_queries as queries
-from agentjobs.jobs.queue.claim import ClaimedJob, claimed_job
+from agentjobs.jobs.queue.claim import claimed_job
 from agentjobs.jobs.queue.lost_claims import record_adoption
 from agentjobs.jobs.queue.transition import apply, release_claim, to_cancelled, to_queued
 from agentjobs.jobs.states import RUNNING
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store.database import Database, Row, Transaction
 
 # An expired lease is left to `rescue`: another worker may claim the job at any time.

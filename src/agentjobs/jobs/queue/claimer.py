@@ -10,7 +10,7 @@ import msgspec
 from agentjobs.clock import now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue import claim_queries as queries
-from agentjobs.jobs.queue.claim import ClaimedJob, claimed_job
+from agentjobs.jobs.queue.claim import claimed_job
 from agentjobs.jobs.queue.platform_outages import postpone_others
 from agentjobs.jobs.queue.waiting_organizations import (
     Share,
@@ -20,6 +20,7 @@ from agentjobs.jobs.queue.waiting_organizations import (
     share_slots,
 )
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store.array_literal import array_literal
 from agentjobs.store.database import Row, Transaction
 

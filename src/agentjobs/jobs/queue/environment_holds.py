@@ -3,9 +3,8 @@
 Afterwards workers at the location of the snapshot may claim them first.
 """
 
-import msgspec
-
 from agentjobs.clock import now_ms
+from agentjobs.protocol.outcomes import EnvironmentHold
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 
@@ -22,19 +21,6 @@ IS_BUILDING = (
     "EXISTS (SELECT 1 FROM environment_holds h WHERE h.key = {job}.environment_key"
     f" AND h.location IS NULL AND h.held_until > {DATABASE_NOW})"
 )
-
-
-class EnvironmentHold(msgspec.Struct, frozen=True):
-    """`location` may claim the jobs before; None: nobody may.
-
-    One for a build has its `request_key`, and holds nothing once the build has ended.
-    """
-
-    key: str
-    repo_id: str
-    location: str | None
-    hold_ms: int
-    request_key: str | None = None
 
 
 def hold_key(repo_id: str, request_key: str) -> str:

@@ -4,17 +4,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.jobs.outcomes import (
-    Abandoned,
-    Cancelled,
-    Completed,
-    Failed,
-    Interrupted,
-    Kept,
-    Outcome,
-    Reported,
-)
-from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.interruptions import keep_after_lost_claim, requeue
 from agentjobs.jobs.queue.transition import (
     Change,
@@ -26,6 +15,17 @@ from agentjobs.jobs.queue.transition import (
 )
 from agentjobs.jobs.results.reports import store_report
 from agentjobs.jobs.states import COMPLETED
+from agentjobs.protocol.claimed_job import Claim, ClaimedJob
+from agentjobs.protocol.outcomes import (
+    Abandoned,
+    Cancelled,
+    Completed,
+    Failed,
+    Interrupted,
+    Kept,
+    Outcome,
+    Reported,
+)
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.grouping import transact_together
 

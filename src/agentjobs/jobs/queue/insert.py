@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.jobs.cause import Cause
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.states import QUEUED
 from agentjobs.organizations.authentication import Caller
+from agentjobs.protocol.cause import Cause
 from agentjobs.store.batch_statement import Table, insert_rows
 from agentjobs.store.database import Transaction
 from agentjobs.webhooks import events

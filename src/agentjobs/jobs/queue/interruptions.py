@@ -1,25 +1,13 @@
 """Runs that end without a result: the job returns to the queue, with its work if that is done."""
 
-from agentjobs.jobs.outcomes import (
-    DiskFull,
-    Interrupted,
-    Kept,
-    LostSandbox,
-    NotReady,
-    Outcome,
-    Released,
-    Reported,
-    Unreachable,
-)
 from agentjobs.jobs.queue import kept_work
-from agentjobs.jobs.queue.claim import ClaimedJob
-from agentjobs.jobs.queue.environment_holds import EnvironmentHold, store_hold
+from agentjobs.jobs.queue.environment_holds import store_hold
 from agentjobs.jobs.queue.lost_claims import (
     MAX_LOST_SANDBOXES,
     MIN_EXHAUSTED_MS,
     record_lost_sandbox,
 )
-from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS, Outage, record_outage
+from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS, record_outage
 from agentjobs.jobs.queue.transition import (
     Change,
     apply,
@@ -29,6 +17,20 @@ from agentjobs.jobs.queue.transition import (
 )
 from agentjobs.jobs.results.reports import store_report
 from agentjobs.jobs.states import RUNNING
+from agentjobs.protocol.claimed_job import ClaimedJob
+from agentjobs.protocol.outcomes import (
+    DiskFull,
+    EnvironmentHold,
+    Interrupted,
+    Kept,
+    LostSandbox,
+    NotReady,
+    Outage,
+    Outcome,
+    Released,
+    Reported,
+    Unreachable,
+)
 from agentjobs.store.database import Row, Transaction
 
 

@@ -1,22 +1,13 @@
 """Finished work that could not be published yet: a commit as a thin bundle, until its job ends."""
 
-import msgspec
-
 from agentjobs.clock import DAY_MS
 from agentjobs.jobs.queue.transition import apply, to_failed
+from agentjobs.protocol.outcomes import KeptWork
 from agentjobs.store.database import Database, Transaction
 
 MAX_BUNDLE_BYTES = 32 * 1024**2
 MAX_AGE_MS = DAY_MS
 _BATCH = 10
-
-
-class KeptWork(msgspec.Struct, frozen=True):
-    """The commit, made from `base_commit`; its message has the text of the pull request."""
-
-    base_commit: str
-    head_commit: str
-    bundle: bytes
 
 
 async def load_kept_work(db: Database, job_id: str) -> KeptWork | None:

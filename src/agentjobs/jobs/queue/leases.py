@@ -3,9 +3,9 @@
 import msgspec
 
 from agentjobs.free_space import DiskSpace
-from agentjobs.jobs.queue.claim import Claim, ClaimedJob
 from agentjobs.jobs.queue.fleet import DISK_FULL
 from agentjobs.jobs.queue.lost_claims import mark_alive
+from agentjobs.protocol.claimed_job import Claim, ClaimedJob
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import clock_ahead_seconds

@@ -7,16 +7,13 @@ that does not accept finished work of a repository is an outage for jobs with su
 
 from collections.abc import Iterable
 
-import msgspec
-
 from agentjobs.clock import DAY_MS, now_ms
+from agentjobs.protocol.claimed_job import LOCAL, REFUSED
+from agentjobs.protocol.outcomes import Outage
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.leases import backoff_ms
 
-LOCAL = "local"
-# Before the ID of a repository.
-REFUSED = "refused:"
 # A job whose platform is unreachable for longer fails.
 MAX_OUTAGE_MS = DAY_MS
 _FIRST_RETRY_MS = 5_000
@@ -44,14 +41,6 @@ def has_outage(job: str) -> str:
 def is_held(job: str) -> str:
     """An SQL condition with the parameter `now`: the next attempt is not due yet."""
     return f"EXISTS ({_OF_JOB.format(job=job)} AND x.retry_at > {DATABASE_NOW})"
-
-
-class Outage(msgspec.Struct, frozen=True):
-    """What a run found. `retry_after_seconds` is what the platform or tracker asked for."""
-
-    key: str
-    message: str
-    retry_after_seconds: float = 0.0
 
 
 async def record_outage(tx: Transaction, outage: Outage) -> int:

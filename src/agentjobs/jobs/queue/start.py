@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.jobs.queue.claim import ClaimedJob, lock_claim
+from agentjobs.jobs.queue.claim import lock_claim
 from agentjobs.jobs.queue.transition import Change, apply_all
 from agentjobs.jobs.states import RUNNING
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.grouping import transact_together
 from agentjobs.store.leases import ClaimLost

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from agentjobs.jobs.model import stored_warnings
-from agentjobs.jobs.queue.claim import ClaimedJob
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store.database import Transaction
 
 MAX_WARNINGS = 20

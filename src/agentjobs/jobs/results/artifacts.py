@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from agentjobs.agents.artifacts import Artifact
-from agentjobs.jobs.queue.claim import ClaimedJob, lock_claim
+from agentjobs.jobs.queue.claim import lock_claim
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.problems import Problem
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost
 

@@ -13,12 +13,13 @@ import msgspec
 
 from agentjobs.git.process import GitError
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.queue.claim import ClaimedJob, lock_claim
+from agentjobs.jobs.queue.claim import lock_claim
 from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.local_git.diffs import read_unified
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.local_git.unified_diff import parse_unified
 from agentjobs.problems import Problem
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store.database import Database, Transaction
 
 MAX_DIFF_BYTES = 1024 * 1024

@@ -1,6 +1,7 @@
 """Removes what an earlier attempt left, so that it is not taken for the work of the next one."""
 
-from agentjobs.jobs.queue.claim import ClaimedJob, lock_claim
+from agentjobs.jobs.queue.claim import lock_claim
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost
 

@@ -1,20 +1,7 @@
 """The reports of agents that complete without a pull request."""
 
-from typing import Any
-
-import msgspec
-
+from agentjobs.protocol.outcomes import JobReport
 from agentjobs.store.database import Database, Transaction
-
-
-class JobReport(msgspec.Struct, frozen=True):
-    """`result` is JSON that fits the agent's schema; None if the agent has none."""
-
-    markdown: str
-    result: str | None = None
-
-    def decode_result(self) -> Any:
-        return None if self.result is None else msgspec.json.decode(self.result)
 
 
 async def store_report(tx: Transaction, job_id: str, report: JobReport, now: int) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from agentjobs.agents.steps import Step, state_of
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.jobs.steps.rows import StoredStep, last_sequence, store_steps
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.safe_text import (
     ellipsize,
     single_line,

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from agentjobs.agents.steps import StepKind, StepState
-from agentjobs.jobs.queue.claim import ClaimedJob, lock_claim
+from agentjobs.jobs.queue.claim import lock_claim
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store.database import Database, Row, Transaction, values_of
 from agentjobs.store.leases import ClaimLost
 

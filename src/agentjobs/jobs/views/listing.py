@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 
 from agentjobs.identifiers import time_of
-from agentjobs.jobs.cause import stored_cause
 from agentjobs.jobs.model import stored_labels, stored_ticket
 from agentjobs.jobs.phases import JobTimes, PhaseName, current_phase
 from agentjobs.jobs.states import FINAL, JobStatus
-from agentjobs.jobs.verification import Verification, stored_verification
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query
 from agentjobs.jobs.views.titles import agent_on_repo, title_of
+from agentjobs.protocol.cause import stored_cause
+from agentjobs.protocol.verification import Verification, stored_verification
 from agentjobs.store.database import Database, Row, struct_of
 from agentjobs.store.like_pattern import contains_pattern
 

@@ -3,7 +3,6 @@
 import msgspec
 
 from agentjobs.clock import iso_utc, iso_utc_or_none, now_ms
-from agentjobs.jobs.cause import stored_cause
 from agentjobs.jobs.model import (
     JobError,
     JobView,
@@ -16,7 +15,8 @@ from agentjobs.jobs.model import (
 )
 from agentjobs.jobs.phases import JobTimes, PhaseView, phase_views
 from agentjobs.jobs.states import RETRYABLE, JobStatus
-from agentjobs.jobs.verification import stored_verification
+from agentjobs.protocol.cause import stored_cause
+from agentjobs.protocol.verification import stored_verification
 from agentjobs.store.database import Row, values_of
 from agentjobs.store.database_clock import DATABASE_NOW
 

@@ -2,8 +2,8 @@
 
 import re
 
-from agentjobs.jobs.cause import Cause
 from agentjobs.jobs.model import TicketDetails
+from agentjobs.protocol.cause import Cause
 
 _MAX_LENGTH = 200
 _HEADING_MARK = re.compile("#{1,6} +")

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from agentjobs.jobs.queue.leases import WorkerInfo
-from agentjobs.loops.cluster_loop import check_cluster
 from agentjobs.sandbox.kubernetes import api_retries, cluster, pod_watch, user_namespaces
 from agentjobs.sandbox.kubernetes import sandbox as sandbox_module
 from agentjobs.sandbox.kubernetes.cluster import Cluster
@@ -19,6 +18,7 @@ from agentjobs.sandbox.kubernetes.labels import JOB
 from agentjobs.sandbox.kubernetes.orphans import delete_orphans
 from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
 from agentjobs.sandbox.protocol import SandboxLost, SandboxUnavailable, SandboxUnreachable
+from agentjobs.worker.loops.cluster_loop import check_cluster
 from tests.integration.sandbox.kubernetes.test_cluster import (
     follow,
     is_gone,

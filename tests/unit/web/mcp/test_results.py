@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.outcomes import Reported
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.results.reports import JobReport
+from agentjobs.protocol.outcomes import JobReport, Reported
 from agentjobs.store.database import Transaction
 from agentjobs.web.mcp.results import MAX_DETAIL_BYTES, MAX_DIFF_FILES, MAX_REPORT_BYTES
 from tests.support.steps import insert_steps

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from agentjobs.forges.protocol import MergeMethod
 from agentjobs.jobs.follow_up import active_job_on
-from agentjobs.jobs.verification import Verification
 from agentjobs.jobs.views.listing import latest_check
+from agentjobs.protocol.verification import Verification
 from agentjobs.pulls.comparison import Tips
 from agentjobs.pulls.merge_check import check_merge
 from agentjobs.pulls.pulls import Pull

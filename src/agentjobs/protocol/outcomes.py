@@ -1,0 +1,150 @@
+"""How a run of a job can end, as values: returned by `run`, stored by `queue/finish`."""
+
+from typing import Any
+
+import msgspec
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """What a run found. `retry_after_seconds` is what the platform or tracker asked for."""
+
+    key: str
+    message: str
+    retry_after_seconds: float = 0.0
+
+
+class EnvironmentHold(msgspec.Struct, frozen=True):
+    """`location` may claim the jobs before; None: nobody may.
+
+    One for a build has its `request_key`, and holds nothing once the build has ended.
+    """
+
+    key: str
+    repo_id: str
+    location: str | None
+    hold_ms: int
+    request_key: str | None = None
+
+
+class KeptWork(msgspec.Struct, frozen=True):
+    """The commit, made from `base_commit`; its message has the text of the pull request."""
+
+    base_commit: str
+    head_commit: str
+    bundle: bytes
+
+
+class JobReport(msgspec.Struct, frozen=True):
+    """`result` is JSON that fits the agent's schema; None if the agent has none."""
+
+    markdown: str
+    result: str | None = None
+
+    def decode_result(self) -> Any:
+        return None if self.result is None else msgspec.json.decode(self.result)
+
+
+class Completed(msgspec.Struct, frozen=True):
+    pr_url: str
+    pr_number: int
+    head_commit: str
+    draft: bool
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """The job completes with a report, without a pull request."""
+
+    report: JobReport
+
+
+class Failed(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """The client cancelled the job."""
+
+
+class Released(msgspec.Struct, frozen=True):
+    """The job is requeued without spending an attempt: the worker drains, or its database is
+    unavailable."""
+
+
+class Unreachable(msgspec.Struct, frozen=True):
+    """The platform does not respond: the job waits for it, without spending an attempt."""
+
+    outage: Outage
+
+
+class NotReady(msgspec.Struct, frozen=True):
+    """The environment is not on this worker: the job waits for it, without spending an attempt."""
+
+    hold: EnvironmentHold
+
+
+class DiskFull(msgspec.Struct, frozen=True):
+    """The worker has no space for the run: the job is requeued, and fails as the run did once its
+    agent was started `max_attempts` times."""
+
+    failure: Failed
+    max_attempts: int
+
+
+class LostSandbox(msgspec.Struct, frozen=True):
+    """Something outside ended the sandbox, such as a node that failed: the job is requeued without
+    spending an attempt, and fails as the run did after too many of them."""
+
+    failure: Failed
+    # The worker's machine has no processes or memory for it now.
+    is_host_exhausted: bool = False
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """The agent's work is done and could not be published: the job is requeued with it.
+
+    `outage` is None if the worker drains or lost its claim.
+    """
+
+    work: KeptWork
+    outage: Outage | None = None
+
+
+class Abandoned(msgspec.Struct, frozen=True):
+    """The claim is lost, so another worker decides the outcome. Nothing is stored."""
+
+
+Interrupted = Released | Unreachable | NotReady | DiskFull | LostSandbox | Kept
+"""Runs that end without a result."""
+
+Outcome = Completed | Reported | Failed | Cancelled | Interrupted | Abandoned
+
+
+def reason_of(outcome: Outcome) -> str | None:
+    """Why a run did not complete its job, in the words that the job's user sees."""
+    match outcome:
+        case (
+            Failed(code, message)
+            | DiskFull(Failed(code, message))
+            | LostSandbox(failure=Failed(code, message))
+        ):
+            return f"{code}: {message}"
+        case Unreachable(outage) | Kept(outage=Outage() as outage):
+            return outage.message
+    return None
+
+
+class EnvironmentFailed(Exception):
+    """The repository or its image is at fault: the job fails. The message says what to do."""
+
+
+class JobFailed(Exception):
+    """Raised by a step of a run to fail the job with a code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class LimitExceeded(JobFailed):
+    """The agent used more than it may, such as the space of the worker's disk."""
