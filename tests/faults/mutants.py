@@ -101,7 +101,7 @@ OF_OUTAGES: dict[str, Mutant] = {
         "no-processes",
         "is failed: sandbox_error",
         (
-            Edit("jobs/run/failures.py", "    if is_host_exhausted(error):\n", "    if False:\n"),
+            Edit("worker/run/failures.py", "    if is_host_exhausted(error):\n", "    if False:\n"),
             Edit(
                 "sandbox/protocol.py", "HostExhausted(SandboxLost)", "HostExhausted(SandboxError)"
             ),
@@ -117,7 +117,11 @@ OF_OUTAGES: dict[str, Mutant] = {
     "starved-claims-all": Mutant(
         "two-jobs-lost",
         "2 jobs ran at a time",
-        (Edit("loops/load_control.py", "max(1, self._current_limit() // 2)", "self._slots"),),
+        (
+            Edit(
+                "worker/loops/load_control.py", "max(1, self._current_limit() // 2)", "self._slots"
+            ),
+        ),
     ),
     # Of several events that are stored together, only the first one is delivered.
     "delivery-lost": Mutant(
@@ -145,10 +149,10 @@ OF_PUBLISHING: dict[str, Mutant] = {
         "its pull request and its branch differ",
         (
             Edit(
-                "jobs/run/hosted_repo.py", "if self.is_remote and not await", "if False and await"
+                "publishing/hosted_repo.py", "if self.is_remote and not await", "if False and await"
             ),
             Edit(
-                "loops/job_loop.py",
+                "worker/loops/job_loop.py",
                 "        if self.stop_outcome is not None:\n            return\n",
                 "        if self.stop_outcome is not None or isinstance(outcome, Abandoned):\n"
                 "            return\n",
@@ -172,7 +176,7 @@ OF_PUBLISHING: dict[str, Mutant] = {
         "drained-while-pushing",
         "ran its agent after its work was kept",
         (
-            Edit("jobs/run/run.py", "if run.job.kept_at is not None:", "if False:"),
+            Edit("worker/run/run.py", "if run.job.kept_at is not None:", "if False:"),
             Edit("jobs/queue/transition.py", '" AND jobs.kept_at IS NULL"', '""'),
         ),
     ),
@@ -183,7 +187,7 @@ OF_PUBLISHING: dict[str, Mutant] = {
         (
             Edit("jobs/queue/rescue.py", "    if pull is None:\n", "    if True:\n"),
             Edit(
-                "jobs/run/earlier_attempt.py",
+                "publishing/earlier_attempt.py",
                 "if head is None else PushedWork(base, head)",
                 "if True else PushedWork(base, head or base)",
             ),
@@ -200,7 +204,7 @@ OF_PUBLISHING: dict[str, Mutant] = {
                 'branch=row["branch"] + str(row["fence"]),',
             ),
             Edit(
-                "jobs/run/hosted_repo.py", "if self.is_remote and not await", "if False and await"
+                "publishing/hosted_repo.py", "if self.is_remote and not await", "if False and await"
             ),
         ),
     ),

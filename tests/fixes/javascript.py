@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs.publishing.cve_fix.fix_plan import Fix
-from agentjobs.advisories.model import Advisory
 from agentjobs.settings.registries import public_registry
 from agentjobs_dependencies.advisories.model import Advisory
 from tests.support.fix_corpus import Corpus, FixJob, Outcome, advisory

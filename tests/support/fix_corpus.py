@@ -32,11 +32,9 @@ from pathlib import Path
 from typing import Literal
 
 from agentjobs.protocol.outcomes import JobFailed
-from agentjobs.jobs.run.context import RunContext
+from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.cve_fix.cve_fix import plan_cve_fix
 from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
-from agentjobs.advisories.model import Advisory, parse_advisory
-from agentjobs.worker.run.context import RunContext
 from tests.support.fix_proofs import Proof, file_kind, prove_each, run_command
 from tests.support.fix_service import fix_runs, repo_of
 from tests.support.fixer_project import run_fixer
@@ -136,7 +134,7 @@ class Project:
         ) as runs:
             return [await self._run_job(run, base, prove) for run in runs]
 
-    async def _run_job(self, run: RunContext, base: str, prove: Proof) -> FixJob:
+    async def _run_job(self, run: ServiceRun, base: str, prove: Proof) -> FixJob:
         assert run.job.cause is not None
         fixes = run.job.cause.all_fixes
         ecosystems = {fix.ecosystem for fix in fixes}

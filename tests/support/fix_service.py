@@ -19,13 +19,13 @@ from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.outbound.guard.sessions import new_session
+from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.settings import load
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
 from agentjobs_dependencies.advisories.model import Advisory
-from agentjobs.worker.run.context import RunContext
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
 
 # Registries may have private addresses on the machine of the tests.
@@ -35,7 +35,7 @@ _ANY_ADDRESS = ("0.0.0.0/0", "::/0")
 @asynccontextmanager
 async def fix_runs(
     database_url: str, directory: Path, git_dir: Path, base: str, advisories: Sequence[Advisory]
-) -> AsyncIterator[list[RunContext]]:
+) -> AsyncIterator[list[ServiceRun]]:
     """The claimed jobs that the advisories cause in the repository, the most severe first."""
     settings = load({"AGENTJOBS_DATA_DIR": str(directory / "data")})
     certificates = os.environ.get("SSL_CERT_FILE", "")
@@ -64,7 +64,7 @@ async def fix_runs(
         await db.close()
 
 
-def repo_of(run: RunContext) -> HostedRepo:
+def repo_of(run: ServiceRun) -> HostedRepo:
     """On the platform `local`, where it has no pull requests."""
     forge: Any = None
     address = RepoAddress(run.job.organization, run.job.repo, run.job.repo_id)
@@ -94,9 +94,9 @@ async def _make_due(tx: Transaction, head_commit: str) -> None:
     await tx.execute("UPDATE repos SET index_due_at = 1, head_commit = :head", head=head_commit)
 
 
-async def _claim_all(harness: JobHarness, tools: Any) -> list[RunContext]:
+async def _claim_all(harness: JobHarness, tools: Any) -> list[ServiceRun]:
     log: Any = SimpleNamespace(note=print)
     runs = []
     while job := await claim_job(harness.context, "wrk_a", [CVE_FIXER]):
-        runs.append(RunContext(job, tools, slot=0, log=log))
+        runs.append(ServiceRun(job, tools, log))
     return runs

@@ -5,7 +5,6 @@ from typing import Annotated
 import msgspec
 
 from agentjobs.json_fields import doc, known_values
-from agentjobs_dependencies.advisories.severity import LEVELS
 
 # As the package of advisories orders them.
 LEVELS = ("unknown", "low", "medium", "high", "critical")

@@ -17,6 +17,7 @@ from agentjobs.jobs.phases import (
     encode_runs,
     finished_runs,
 )
+from agentjobs.jobs.run_records import record_phases
 from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.protocol.outcomes import (
     DiskFull,
@@ -27,7 +28,7 @@ from agentjobs.protocol.outcomes import (
     Released,
     Unreachable,
 )
-from agentjobs.store.database import Database, StoreError, Transaction
+from agentjobs.store.database import Database, StoreError
 
 _STORE_SECONDS = 1.0
 _INTERRUPTIONS: dict[type, Interruption] = {
@@ -94,7 +95,7 @@ class RunPhases:
             if text == self._stored:
                 continue
             with contextlib.suppress(StoreError):
-                await db.transact(_store, self._job, text)
+                await db.transact(record_phases, self._job, text)
                 self.mark_stored(text)
 
 
@@ -102,14 +103,3 @@ def _clock_since(claimed_at: int) -> Callable[[], int]:
     """The database's time goes on from the claim: this machine's clock may be wrong."""
     offset_ms = claimed_at - elapsed_ms()
     return lambda: elapsed_ms() + offset_ms
-
-
-async def _store(tx: Transaction, job: ClaimedJob, text: str) -> None:
-    await tx.execute(
-        "UPDATE jobs SET phases = :text WHERE id = :id AND fence = :fence"
-        " AND lease_owner IS NOT NULL",
-        id=job.id,
-        fence=job.fence,
-        text=text,
-    )
-    tx.announce(f"job:{job.id}")

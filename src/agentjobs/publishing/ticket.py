@@ -1,18 +1,14 @@
 """A job's ticket: read before the agent starts, and linked to the pull request at the end."""
 
-import msgspec
-
-from agentjobs.clock import now_ms
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.platform_outages import end_outages, held_keys
+from agentjobs.jobs.run_records import claim_ticket_link, record_ticket
 from agentjobs.problems import Problem
-from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.protocol.outcomes import Completed
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo
-from agentjobs.store.database import Transaction
 from agentjobs.tickets.protocol import ResultLink, TicketNotFound, TrackerUnavailable
 from agentjobs.tickets.resolve import FoundTicket, TicketQuery
 
@@ -47,7 +43,7 @@ async def find_ticket(run: ServiceRun, repo: HostedRepo) -> FoundTicket | None:
         raise
     if ticket is not None:
         run.log.note(f"{ticket.tracker}: {ticket.ticket.url}")
-        await run.db.transact(_store, job, ticket_details(ticket))
+        await run.db.transact(record_ticket, job, ticket_details(ticket))
         await _end_outage(run, ticket.outage_key)
     return ticket
 
@@ -65,7 +61,11 @@ async def link_ticket(
     run: ServiceRun, ticket: FoundTicket | None, pull: Completed, title: str
 ) -> None:
     """Link the pull request on its ticket. A failure is logged: the pull request is open."""
-    if ticket is None or not ticket.link_back or not await run.db.transact(_claim_link, run.job):
+    if (
+        ticket is None
+        or not ticket.link_back
+        or not await run.db.transact(claim_ticket_link, run.job)
+    ):
         return
     link = ResultLink(run.job.id, f"Pull request #{pull.pr_number}: {title}", pull.pr_url)
     retry_budget = RetryBudget(_LINK_SECONDS, run.log.note)
@@ -87,25 +87,3 @@ async def _end_outage(run: ServiceRun, key: str | None) -> None:
     """The tracker responded."""
     if key is not None and key == run.job.waits_for:
         await end_outages(run.db, key)
-
-
-async def _store(tx: Transaction, job: ClaimedJob, details: TicketDetails | None) -> None:
-    await tx.execute(
-        "UPDATE jobs SET ticket = :ticket, waits_for = NULL WHERE id = :id AND fence = :fence",
-        id=job.id,
-        fence=job.fence,
-        ticket=msgspec.json.encode(details).decode(),
-    )
-    tx.announce(f"job:{job.id}")
-
-
-async def _claim_link(tx: Transaction, job: ClaimedJob) -> bool:
-    """Claimed before the link is made: rather no link than two."""
-    changed = await tx.execute(
-        "UPDATE jobs SET ticket_linked_at = :now"
-        " WHERE id = :id AND fence = :fence AND ticket_linked_at IS NULL",
-        id=job.id,
-        fence=job.fence,
-        now=now_ms(),
-    )
-    return changed > 0

@@ -21,6 +21,7 @@ from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from tests.contract.connections.test_connections import TOKEN, sealing_keys
 from tests.support.memory_platform import MemoryRepositories
+from tests.support.run_fields import RunFields
 from tests.support.users import member, organization
 
 BOT = Identity("Bot", "bot@example.org")
@@ -45,7 +46,7 @@ class Runs:
     async def attribution(
         self, created_by: str = "key_1", *, is_local: bool = False, **settings: Any
     ) -> Any:
-        run: Any = SimpleNamespace(
+        run: Any = RunFields(
             db=self.db,
             settings=Settings(data_dir="/nowhere", **settings),
             log=SimpleNamespace(note=lambda _: None),

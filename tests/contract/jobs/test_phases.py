@@ -15,9 +15,9 @@ from agentjobs.jobs.views.listing import list_lines
 from agentjobs.organizations.authentication import Caller
 from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.protocol.outcomes import Completed, Kept, KeptWork, Released
+from agentjobs.publishing import phases as run_phases
 from agentjobs.publishing.phases import RunPhases
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.worker.run import phases as run_phases
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40

@@ -13,6 +13,7 @@ from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, f
 from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
 from tests.support.jobs import job_harness
+from tests.support.run_fields import RunFields
 
 BASE, HEAD = "0" * 40, "1" * 40
 PULL = RemotePull(7, "Fix it", "merged", False, HEAD, "https://git.example/acme/shop/pulls/7")
@@ -46,7 +47,7 @@ async def a_run(db: Database) -> Any:
     await harness.job(await harness.organization())
     job = await harness.claim()
     assert not job.was_started_before
-    return SimpleNamespace(db=db, job=job, log=SimpleNamespace(note=lambda _: None))
+    return RunFields(db=db, job=job, log=SimpleNamespace(note=lambda _: None))
 
 
 async def mark_as_restored(db: Database, at: int) -> None:

@@ -6,10 +6,10 @@ from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.retention import prune
+from agentjobs.jobs.run_records import usage_writer
 from agentjobs.jobs.steps.rows import StoredStep, read_steps, store_steps
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.protocol.outcomes import Failed
-from agentjobs.worker.run.agent_network import usage_writer
 from tests.support.jobs import JobHarness
 
 

@@ -11,11 +11,12 @@ from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.results.artifacts import list_artifacts
 from agentjobs.organizations.authentication import Caller
 from agentjobs.protocol.outcomes import Failed
+from agentjobs.publishing.context import FinishedWork
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
-from agentjobs.worker.run.context import FinishedWork
 from agentjobs.worker.run.results import store_results, store_results_at_end
 from tests.support.jobs import JobHarness
+from tests.support.run_fields import RunFields
 
 ARTIFACTS = Artifacts((Artifact("a.txt", b"1"),), tuple(f"{n} (reason)" for n in range(7)))
 
@@ -26,7 +27,7 @@ class Run:
     def __init__(self, harness: JobHarness, caller: Caller, job: Any, mirror: Path) -> None:
         self.harness, self.caller = harness, caller
         self.notes: list[str] = []
-        self.context: Any = SimpleNamespace(
+        self.context: Any = RunFields(
             db=harness.db,
             job=job,
             mirror=mirror,

@@ -22,6 +22,7 @@ from agentjobs.tickets.trackers import NewTracker, add_tracker
 from agentjobs.worker.run.failures import outcome_of
 from tests.support.jobs import JobHarness
 from tests.support.memory_issues import MemoryIssues
+from tests.support.run_fields import RunFields
 
 AWAY = ForgeError("it is out of order", "away")
 
@@ -37,7 +38,7 @@ class TicketRuns:
     notes: list[str] = field(default_factory=list)
 
     async def find(self, job: ClaimedJob) -> FoundTicket | Outcome | None:
-        run: Any = SimpleNamespace(
+        run: Any = RunFields(
             job=job,
             db=self.harness.db,
             tools=SimpleNamespace(tickets=self.tickets),

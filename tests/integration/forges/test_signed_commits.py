@@ -18,6 +18,7 @@ from tests.support.forge_servers import push_refusals
 from tests.support.forge_servers.faults import forbidden, server_error, web_page
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.git_commands import commit_files, git_output
+from tests.support.run_fields import RunFields
 from tests.support.signatures import verify_commit
 
 COMMITS = "POST /repos/{owner}/{repo}/git/commits"
@@ -43,7 +44,7 @@ class Run:
         self.signing = "platform"
         self.notes: list[str] = []
         self.warnings: list[str] = []
-        self.context: Any = SimpleNamespace(
+        self.context: Any = RunFields(
             db=None,
             mirror=self.mirror / ".git",
             log=SimpleNamespace(note=self.notes.append, redact=str),

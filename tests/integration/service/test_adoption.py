@@ -9,12 +9,12 @@ from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.run_records import record_verification
 from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.protocol.outcomes import Released
 from agentjobs.protocol.verification import Verification
 from agentjobs.settings import load
 from agentjobs.store.opening import open_database
-from agentjobs.worker.run.checks import record_verification
 from tests.acceptance import test_follow_ups
 from tests.acceptance.test_follow_ups import (
     Setup,

@@ -49,6 +49,7 @@ from agentjobs.workspace.errors import (
     RepoUnavailable,
     UnsafeChange,
 )
+from tests.support.run_fields import RunFields
 
 
 async def _unavailable(*_: Any) -> None:
@@ -74,7 +75,7 @@ def outcome(
         "kept_at": None,
         "refusal_key": "refused:repo_1",
     }
-    run: Any = SimpleNamespace(
+    run: Any = RunFields(
         job=SimpleNamespace(**{**fields, **job}),
         settings=SimpleNamespace(
             data_dir="/var/agentjobs",

@@ -10,13 +10,15 @@ from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.queue.warnings import add_warnings
 from agentjobs.protocol.outcomes import Completed, Kept, KeptWork, Outage
 from agentjobs.publishing import kept_work
+from agentjobs.publishing.context import FinishedWork
 from agentjobs.publishing.kept_work import keep_finished_work, publish_or_keep
 from agentjobs.repos.sync_requests import request_sync
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.worker.run.context import FinishedWork
 from agentjobs.workspace.errors import PushDenied, PushRejected, RepoUnavailable
+from tests.support.run_fields import RunFields
 
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)
+WORK = FinishedWork("1" * 40, "2" * 40)
 AWAY = RepoUnavailable("no route", is_temporary=True, is_host_unreachable=True)
 
 
@@ -31,7 +33,7 @@ class Run:
         monkeypatch.setattr(kept_work, "create_bundle", self._create_bundle)
         for pause in ("_FIRST_HOLD_MS", "_MAX_HOLD_MS", "_STORE_PAUSE_SECONDS"):
             monkeypatch.setattr(kept_work, pause, 0)
-        self.context: Any = SimpleNamespace(
+        self.context: Any = RunFields(
             job=SimpleNamespace(
                 repo_id="repo_1",
                 platform_key="con_1",
@@ -41,7 +43,6 @@ class Run:
             db=SimpleNamespace(transact=self._transact),
             mirror="/mirror",
             settings=SimpleNamespace(data_path=Path("/"), disk_floor_mib=8),
-            finished_work=FinishedWork("1" * 40, "2" * 40),
             log=SimpleNamespace(note=self.notes.append, redact=str),
         )
 
@@ -62,7 +63,7 @@ class Run:
                 raise result
             return result
 
-        outcome = await publish_or_keep(self.context, publish)
+        outcome = await publish_or_keep(self.context, WORK, publish)
         assert remaining == []
         return outcome
 
@@ -146,5 +147,4 @@ async def test_a_stopped_run_without_finished_work_keeps_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = Run(monkeypatch)
-    run.context.finished_work = None
-    assert await keep_finished_work(run.context) is None
+    assert await keep_finished_work(run.context, None) is None

@@ -14,6 +14,7 @@ from agentjobs.protocol.outcomes import Outcome, Unreachable
 from agentjobs.worker.run import run as run_module
 from agentjobs.worker.run.environment import NO_ENVIRONMENT, RunEnvironment
 from agentjobs.worker.run.run import run_job
+from tests.support.run_fields import RunFields
 
 
 class Repo:
@@ -44,7 +45,7 @@ async def run_until_previous_pull(
         raise previous
 
     async def plan_cve_fix(*_: object) -> Any:
-        return SimpleNamespace(narrow=lambda plan: plan)
+        return SimpleNamespace(narrow=lambda network: network)
 
     async def load_request(*_: object) -> Any:
         return SimpleNamespace(request=SimpleNamespace(definition=EnvironmentDefinition()))
@@ -64,7 +65,7 @@ async def run_until_previous_pull(
     monkeypatch.setattr(run_module, "plan_cve_fix", plan_cve_fix)
     monkeypatch.setattr(run_module, "load_previous_pull", load_previous_pull)
     agent = SimpleNamespace(result="pull_request")
-    run: Any = SimpleNamespace(
+    run: Any = RunFields(
         report=None,
         change=None,
         artifacts=Artifacts(),

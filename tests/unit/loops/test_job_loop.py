@@ -21,11 +21,12 @@ from agentjobs.protocol.outcomes import (
     Released,
     Unreachable,
 )
+from agentjobs.publishing.context import FinishedWork, ServiceRun
 from agentjobs.store.changes import Changes, Signal
 from agentjobs.worker.loops import job_loop
 from agentjobs.worker.loops.job_loop import JobLoop, _ActiveJob
 from agentjobs.worker.loops.load_control import LoadControl
-from agentjobs.worker.run.context import FinishedWork, RunContext
+from agentjobs.worker.run.context import RunContext
 from tests.support.manual_clock import ManualClock
 from tests.unit.jobs.test_plan import JOB
 
@@ -47,8 +48,8 @@ async def stopped(
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def keep(run: RunContext) -> Kept | None:
-        return None if run.finished_work is None else kept
+    async def keep(_: ServiceRun, work: FinishedWork | None) -> Kept | None:
+        return None if work is None else kept
 
     monkeypatch.setattr(job_loop, "run_job", run_job)
     monkeypatch.setattr(job_loop, "keep_finished_work", keep)
@@ -69,9 +70,9 @@ async def test_a_drained_worker_keeps_finished_work(monkeypatch: pytest.MonkeyPa
 async def test_a_drained_worker_warns_of_work_that_it_cannot_keep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    warned: list[RunContext] = []
+    warned: list[ServiceRun] = []
 
-    async def warn_of_lost_work(run: RunContext) -> None:
+    async def warn_of_lost_work(run: ServiceRun) -> None:
         warned.append(run)
 
     monkeypatch.setattr(job_loop, "warn_of_lost_work", warn_of_lost_work)

@@ -8,11 +8,10 @@ from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
 from agentjobs.advisories.version_choice import Candidate, Choice
 from agentjobs.agents.cve_fixer_support import can_fix
 from agentjobs.jobs.auto_trigger_rows import FixKey
+from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.protocol.outcomes import JobFailed
-from agentjobs.jobs.queue.claim import ClaimedJob
 from agentjobs.publishing.cve_fix.exposure import Exposure, Location, location_of
 from agentjobs_dependencies.advisories.severity import is_at_least
-from agentjobs.protocol.claimed_job import ClaimedJob
 
 _LOWEST_SEVERITY = "low"
 _MAX_REASONS = 10

@@ -4,25 +4,23 @@ Opens both for one run. The policies are those of `outbound/egress` and `gateway
 """
 
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-
-import msgspec
 
 from agentjobs.agents.definitions import ModelAccess
 from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
 from agentjobs.environments.network import BROKER_PORTS, Network
 from agentjobs.environments.network import open_egress as open_egress_to
 from agentjobs.gateway.gateway import TOKEN_PREFIX, Gateway
-from agentjobs.gateway.ledger import Account, Ledger, Totals
+from agentjobs.gateway.ledger import Account, Ledger
 from agentjobs.gateway.upstream import Upstream
+from agentjobs.jobs.run_records import usage_writer
 from agentjobs.jobs.steps.model_calls import model_step
 from agentjobs.organizations.secrets import open_secret
 from agentjobs.problems import Problem
 from agentjobs.protocol.outcomes import JobFailed
 from agentjobs.sandbox.certificates import with_certificates
 from agentjobs.sandbox.protocol import SandboxPort, SandboxTask
-from agentjobs.store.database import Transaction
 from agentjobs.worker.run.context import RunContext
 from agentjobs.worker.run.plan import RunPlan
 
@@ -114,19 +112,3 @@ async def _model_key(run: RunContext, model: ModelAccess) -> str:
             f"`agentjobs secrets set {model.secret} --org {job.organization}`.",
         )
     return key
-
-
-def usage_writer(job_id: str) -> Callable[[Transaction, Totals], Awaitable[None]]:
-    """Updates the job's `usage` in the transaction in which the gateway charges a request.
-
-    Not fenced: money that was spent counts, whoever holds the job now.
-    """
-
-    async def write(tx: Transaction, totals: Totals) -> None:
-        await tx.execute(
-            "UPDATE jobs SET usage = :usage WHERE id = :job_id",
-            usage=msgspec.json.encode(totals.as_usage()).decode(),
-            job_id=job_id,
-        )
-
-    return write

@@ -4,12 +4,11 @@ import shlex
 
 import msgspec
 
+from agentjobs.jobs.run_records import record_verification
 from agentjobs.protocol.outcomes import JobFailed
 from agentjobs.protocol.verification import Verification, describe
 from agentjobs.publishing.retry import retry_within_lease
 from agentjobs.sandbox.protocol import SandboxReport, SandboxTask
-from agentjobs.store.database import Database, Transaction
-from agentjobs.store.leases import ClaimLost
 from agentjobs.tracing.spans import traced
 from agentjobs.worker.run.active_environment import ActiveEnvironment
 from agentjobs.worker.run.agent_network import connect_task, open_egress
@@ -106,23 +105,3 @@ async def _record(run: RunContext, verification: Verification) -> None:
         lambda: record_verification(run.db, run.job.id, run.job.fence, verification),
         run.settings.lease_seconds,
     )
-
-
-async def record_verification(
-    db: Database, job_id: str, fence: int, verification: Verification
-) -> None:
-    """Stored before the push: an attempt that adopts the branch needs it."""
-    text = msgspec.json.encode(verification).decode()
-    if not await db.transact(_store, job_id, fence, text):
-        raise ClaimLost
-
-
-async def _store(tx: Transaction, job_id: str, fence: int, text: str) -> bool:
-    changed = await tx.execute(
-        "UPDATE jobs SET verification = :text WHERE id = :job_id AND fence = :fence"
-        " AND lease_owner IS NOT NULL",
-        text=text,
-        job_id=job_id,
-        fence=fence,
-    )
-    return changed > 0

@@ -6,8 +6,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import TypeVar
 
-import msgspec
-
 from agentjobs.environments import builds
 from agentjobs.environments.brokered_host import BrokeredHost
 from agentjobs.environments.build import BuildTask
@@ -24,11 +22,11 @@ from agentjobs.jobs.environments.request import RequestedEnvironment
 from agentjobs.jobs.model import EnvironmentView
 from agentjobs.jobs.queue.environment_holds import OUTAGE_HOLD_MS, hold_key
 from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS
+from agentjobs.jobs.run_records import record_environment
 from agentjobs.problems import Problem
 from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.protocol.outcomes import EnvironmentFailed, EnvironmentHold, JobFailed
 from agentjobs.publishing.retry import retry_within_lease
-from agentjobs.store.database import Transaction
 from agentjobs.worker.environments.choice import (
     EnvironmentChoice,
     EnvironmentNotReady,
@@ -282,18 +280,7 @@ async def _record(run: RunContext, environment: RunEnvironment, started: float) 
     described = f"snapshot {view.build_id}" if view.build_id else "no snapshot"
     of_image = f", image {image.reference} ({image.digest[:19]})" if image else ""
     run.log.note(f"environment: {described}{of_image}")
-    text = msgspec.json.encode(view).decode()
     await retry_within_lease(
-        lambda: run.db.transact(_store, run.job.id, run.job.fence, text),
+        lambda: run.db.transact(record_environment, run.job, view),
         run.settings.lease_seconds,
-    )
-
-
-async def _store(tx: Transaction, job_id: str, fence: int, text: str) -> None:
-    await tx.execute(
-        "UPDATE jobs SET environment = :text WHERE id = :job_id AND fence = :fence"
-        " AND lease_owner IS NOT NULL",
-        text=text,
-        job_id=job_id,
-        fence=fence,
     )
