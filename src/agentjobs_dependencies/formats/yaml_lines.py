@@ -15,13 +15,13 @@ MAX_CHARACTERS = 4 << 20
 # Of one collection in flow style; tools write short ones only.
 _MAX_FLOW = 1 << 20
 
-_QUOTED = r"""'(?:[^']|'')*+'|"(?:[^"\\]|\\.)*+\""""
+_QUOTED = r"""'(?>(?:[^']|'')*)'|"(?>(?:[^"\\]|\\.)*)\""""
 _LONG_KEY = re.compile(r"^([ ]*+)\?[ ]([^\n]*+)\n[ ]*+:(?=\s)", re.MULTILINE)
 _QUOTED_KEY = re.compile(rf"({_QUOTED})[ ]*+:(?:[ ]++|$)")
 _FLOW_KEY = re.compile(r".*[\]}][ ]*+:(?:\s|$)")
 _BLOCK = re.compile(r"[|>][-+0-9]*+")
 _FLOW_TOKEN = re.compile(
-    rf"\s*+(?:([{{}}\[\],])|(:)(?=[\s,\]}}]|$)|({_QUOTED}|(?:[^,:{{}}\[\]]|:(?=\S))++))"
+    rf"\s*+(?:([{{}}\[\],])|(:)(?=[\s,\]}}]|$)|({_QUOTED}|(?>(?:[^,:{{}}\[\]]|:(?=\S))+)))"
 )
 _ESCAPE = re.compile(r"\\(.)")
 

@@ -59,7 +59,7 @@ def test_the_agents_definition_applies_by_default() -> None:
     assert result.network == AGENT.network
     assert result.job_limit_nanousd == 5_000_000_000
     assert result.checks == ()
-    assert not result.draft
+    assert not result.pull_options.draft
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_the_operators_setting_applies_to_a_repositorys_check() -> None:
 
 
 def test_the_request_overrides_the_repositorys_draft_setting() -> None:
-    assert plan("draft = true").draft
-    assert not plan("draft = true", draft=False).draft
-    assert plan(draft=True).draft
+    assert plan("draft = true").pull_options.draft
+    assert not plan("draft = true", draft=False).pull_options.draft
+    assert plan(draft=True).pull_options.draft
 
 
 def test_settings_for_one_agent_apply_only_to_it() -> None:

@@ -15,6 +15,7 @@ from agentjobs.worker.run import run as run_module
 from agentjobs.worker.run.environment import NO_ENVIRONMENT, RunEnvironment
 from agentjobs.worker.run.run import run_job
 from tests.support.run_fields import RunFields
+from tests.unit.jobs.test_plan import plan
 
 
 class Repo:
@@ -56,8 +57,7 @@ async def run_until_previous_pull(
 
     for name in ("fetch_base_commit", "_configuration", "find_pushed_work", "find_merged_pull"):
         monkeypatch.setattr(run_module, name, nothing)
-    plan = SimpleNamespace(protect_scripts=lambda _: None)
-    monkeypatch.setattr(run_module, "plan_run", lambda *_: plan)
+    monkeypatch.setattr(run_module, "plan_run", lambda *_: plan())
     monkeypatch.setattr(run_module, "load_request", load_request)
     monkeypatch.setattr(run_module, "choose_environment", choose_environment)
     monkeypatch.setattr(run_module, "find_ticket", nothing)

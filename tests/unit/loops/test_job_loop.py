@@ -53,9 +53,10 @@ async def stopped(
 
     monkeypatch.setattr(job_loop, "run_job", run_job)
     monkeypatch.setattr(job_loop, "keep_finished_work", keep)
-    nothing: Any = None
+    tools: Any = SimpleNamespace(service=None)
+    log: Any = None
     active = _ActiveJob(JOB, 0)
-    running = asyncio.create_task(active.run(nothing, nothing))
+    running = asyncio.create_task(active.run(tools, log))
     await publishes.wait()
     active.stop(outcome)
     return active, await running

@@ -1,6 +1,7 @@
 """`GET /repos/{repo_id}/dependencies`: pages, filters, advisories and access."""
 
-import msgspec
+import dataclasses
+
 import pytest
 
 from agentjobs.repos.queries import list_repos
@@ -10,7 +11,7 @@ from tests.unit.web.service import Service, refusal
 
 URLLIB3 = package("PyPI", "urllib3", "1.26.15", "requests")
 DEPENDENCIES = [
-    msgspec.structs.replace(package("PyPI", "requests", "2.30.0"), imported="yes"),
+    dataclasses.replace(package("PyPI", "requests", "2.30.0"), imported="yes"),
     URLLIB3,
     package("npm", "left-pad", None, fixture=True),
 ]

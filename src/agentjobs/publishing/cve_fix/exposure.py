@@ -11,9 +11,9 @@ import msgspec
 from agentjobs.advisories.exposure import Finding, match_dependencies
 from agentjobs.advisories.scans import load_advisories
 from agentjobs.inventory.indexing import read_dependencies
-from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs.publishing.context import ServiceRun
 from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.model import Dependency, IndexWarning
 
 # A manifest, an ecosystem, a package: what one fix is about.
 Location = tuple[str, str, str]

@@ -89,7 +89,8 @@ class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
 async def show(call: Call) -> Response:
     query = read_query(call.scope, UsageQuery, _faults)
     db = call.context.db
-    to_ms = await db.clock_ms() if query.to is None else parse_time(query.to) or 0
+    # The end is exclusive: a job that was created in this very millisecond counts.
+    to_ms = await db.clock_ms() + 1 if query.to is None else parse_time(query.to) or 0
     from_ms = to_ms - _DEFAULT_DAYS * DAY_MS
     if query.from_ is not None:
         from_ms = parse_time(query.from_) or 0

@@ -21,7 +21,8 @@ from agentjobs_dependencies.model import ParsedManifest, Root
 # Larger than any lock file of yarn.
 _MAX_CHARACTERS = 16 << 20
 _ENTRY = re.compile(
-    r"^(?:\? (?P<long>[^\n]+)\n:|(?P<header>[^\s#?][^\n]*):)\n(?P<body>(?:[ \t][^\n]*+(?:\n|$))++)",
+    r"^(?:\? (?P<long>[^\n]+)\n:|(?P<header>[^\s#?][^\n]*):)\n"
+    r"(?P<body>(?>(?:[ \t][^\n]*+(?:\n|$))+))",
     re.MULTILINE,
 )
 _VERSION = re.compile(r"^  version:? \"?([^\"\n]+)\"?$", re.MULTILINE)
