@@ -57,7 +57,7 @@ async def test_a_box_shows_its_neighbors_and_opens_with_the_keyboard(
     await box(admin, "prices.py").hover()
     await expect(box(admin, "cart.py")).to_have_class(is_on)
     await expect(box(admin, "PyPI")).not_to_have_class(is_on)
-    await admin.get_by_label("Folder, module or package").fill("cart")
+    await admin.get_by_label("Folder or module").fill("cart")
     await expect(box(admin, "cart.py")).to_have_class(is_on)
     await expect(box(admin, "prices.py")).not_to_have_class(is_on)
     await admin.goto(_ADDRESS)
@@ -65,8 +65,6 @@ async def test_a_box_shows_its_neighbors_and_opens_with_the_keyboard(
     await expect(box(admin, "bill.py")).to_have_class(is_on)
     await admin.keyboard.press("Enter")
     await expect(admin.get_by_role("heading", level=2).first).to_have_text("cart.py module")
-    await admin.get_by_role("link", name="2 steps").click()
-    await expect(admin).to_have_url(re.compile("hops=2"))
 
 
 async def test_without_javascript_boxes_are_links_and_there_are_no_dead_buttons(
@@ -75,7 +73,7 @@ async def test_without_javascript_boxes_are_links_and_there_are_no_dead_buttons(
     page = await open_page(storage_state=admin_state, java_script_enabled=False)
     await page.goto(_ADDRESS)
     await expect(page.get_by_role("button", name="Zoom in")).to_be_hidden()
-    await box(page, "prices.py").click()
-    await expect(page.get_by_role("heading", level=2).first).to_contain_text("prices.py")
     await page.get_by_text("Show as table").click()
     await expect(page.get_by_role("row", name=re.compile("^prices.py"))).to_be_visible()
+    await box(page, "prices.py").click()
+    await expect(page.get_by_role("heading", level=2).first).to_contain_text("prices.py")

@@ -11,12 +11,7 @@ from agentjobs.inventory.graph.folders import (
     group_files,
     search_folders,
 )
-from agentjobs.inventory.graph.package_map import (
-    find_externals,
-    map_external,
-    map_folder,
-    map_neighborhood,
-)
+from agentjobs.inventory.graph.package_map import count_external_names, map_folder
 from agentjobs.inventory.graph.standard_library import is_standard
 from agentjobs.inventory.model import ModuleGraph
 
@@ -24,17 +19,15 @@ NAMES = st.sampled_from(["a", "b", "tests", "core"])
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map("/".join)
 
 
-def paths_of(files, limit=MAX_GROUPS, **options):
-    return [group.path for group in group_files(files, range(len(files)), (), limit, **options)]
+def paths_of(files):
+    return [group.path for group in group_files(files, range(len(files)), ())]
 
 
 @settings(max_examples=100, deadline=None)
-@given(
-    st.sets(PATHS.map(lambda path: f"{path}.py"), max_size=80), st.integers(4, 50), st.booleans()
-)
-def test_every_file_is_in_one_group_and_groups_fit_the_limit(names, limit, deep):
+@given(st.sets(PATHS.map(lambda path: f"{path}.py"), max_size=80), st.integers(4, 50))
+def test_every_file_is_in_one_group_and_groups_fit_the_limit(names, limit):
     files = sorted(names)
-    groups = group_files(files, range(len(files)), (), limit, deep=deep)
+    groups = group_files(files, range(len(files)), (), limit)
     assert sorted(at for group in groups for at in group.files) == list(range(len(files)))
     assert len(groups) <= limit
     assert len({group.path for group in groups}) == len(groups)
@@ -75,14 +68,13 @@ def test_a_large_folder_with_too_many_parts_shows_the_most_linked_ones():
     assert len(groups) == MAX_GROUPS
 
 
-def test_other_files_have_no_links_except_to_the_focus():
+def test_other_files_have_no_links():
     files = tuple(f"m{at:03}.py" for at in range(500))
     graph = ModuleGraph(files=files, edges=tuple((at, 0) for at in range(1, 500)))
     whole = map_folder(graph)
     (rest,) = (at for at, node in enumerate(whole.nodes) if node.kind == "rest")
     assert (whole.nodes[rest].label, whole.nodes[rest].size) == ("other files", 461)
     assert not [link for link in whole.links if rest in link]
-    assert ("other files", "m000.py") in named(map_neighborhood(graph, "m000.py", 1))
 
 
 def test_folders_are_found_by_a_part_of_their_own_name():
@@ -146,12 +138,6 @@ def test_a_map_counts_imports_and_folds_externals_by_ecosystem():
     assert ("tax.py", "PyPI") not in named(whole), "os belongs to the standard library"
 
 
-def test_the_standard_library_is_shown_on_request():
-    labels = {node.label: node for node in map_folder(GRAPH, standard=True).nodes}
-    assert labels["Python standard library"].kind == "standard"
-    assert labels["Node.js standard library"].size == 1
-
-
 def test_a_folder_is_mapped_alone():
     inside = map_folder(GRAPH, "src/cart")
     assert [node.label for node in inside.nodes] == ["lines.py", "totals.py", "PyPI"]
@@ -160,40 +146,8 @@ def test_a_folder_is_mapped_alone():
     assert map_folder(ModuleGraph()) is None
 
 
-def test_a_neighborhood_has_what_leads_to_its_center_and_away_from_it():
-    near = map_neighborhood(GRAPH, "src/tax.py", 1)
-    assert [node.label for node in near.nodes if node.is_focus] == ["tax.py"]
-    assert named(near) == {("cart/totals.py", "tax.py"): 1, ("tax.py", "cart/lines.py"): 1}
-    wider = named(map_neighborhood(GRAPH, "src/tax.py", 2))
-    assert ("app.py", "cart/totals.py") in wider
-    folder = map_neighborhood(GRAPH, "src/cart", 1)
-    assert named(folder) == {
-        ("app.py", "cart/"): 2,
-        ("cart/", "tax.py"): 1,
-        ("tax.py", "cart/"): 1,
-        ("cart/", "PyPI"): 1,
-    }
-    assert map_neighborhood(GRAPH, "gone.py", 1) is None
-
-
-def test_an_external_name_is_below_the_files_that_import_it():
-    near = map_external(GRAPH, "requests", 1)
-    assert named(near) == {
-        ("app.py", "requests"): 1,
-        ("app.py", "cart/totals.py"): 1,
-        ("cart/totals.py", "requests"): 1,
-    }
-    assert map_external(GRAPH, "gone", 1) is None
-
-
-def test_external_names_are_ranked_by_their_importers():
-    externals = find_externals(GRAPH)
-    assert {key: dict(names.importers) for key, names in externals.items()} == {
-        ("javascript", False): {"react": 1},
-        ("javascript", True): {"fs": 1},
-        ("python", False): {"requests": 2},
-        ("python", True): {"os": 2},
-    }
+def test_external_names_are_counted_without_standard_libraries():
+    assert count_external_names(GRAPH) == {"react": 1, "requests": 2}
 
 
 @pytest.mark.parametrize(

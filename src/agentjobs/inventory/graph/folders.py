@@ -70,18 +70,16 @@ def group_files(
     files: Sequence[int],
     edges: Iterable[tuple[int, int]],
     limit: int = MAX_GROUPS,
-    *,
-    deep: bool = False,
 ) -> list[Group]:
     """Groups of files, at most `limit`, by path.
 
-    Divides the largest folders until there are enough groups, or if `deep` as long as they fit.
+    Divides the largest folders until there are enough groups.
     If a large folder has too many parts, those with the most edges are a group each.
     """
     if not files:
         return []
     whole = _group(names, files)
-    enough = limit if deep or len(files) <= limit else min(_ENOUGH_GROUPS, limit)
+    enough = limit if len(files) <= limit else min(_ENOUGH_GROUPS, limit)
     queue = [_priority(whole)]
     done: list[Group] = []
     while queue and len(queue) + len(done) < enough:

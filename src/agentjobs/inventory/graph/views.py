@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -47,11 +47,11 @@ def find_neighbors(graph: ModuleGraph, name: str, *, external: bool = False) -> 
     )
 
 
-def most_imported(graph: ModuleGraph, number: int, *, external: bool = False) -> list[Module]:
-    """Files or external names, without those that no file imports."""
-    counts, names = _importers(graph, external)
+def most_imported(graph: ModuleGraph, number: int) -> list[Module]:
+    """Files, without those that no file imports."""
+    counts, names = _importers(graph, external=False)
     ranked = heapq.nsmallest(number, counts, key=lambda at: (-counts[at], names[at]))
-    return [Module(names[at], external, counts[at]) for at in ranked]
+    return [Module(names[at], False, counts[at]) for at in ranked]
 
 
 def search_modules(graph: ModuleGraph, text: str, *, limit: int = MAX_RESULTS) -> list[Module]:
@@ -60,7 +60,7 @@ def search_modules(graph: ModuleGraph, text: str, *, limit: int = MAX_RESULTS) -
     modules = [
         Module(name, external, counts[at])
         for external in (False, True)
-        for counts, names in [_importers(graph, external)]
+        for counts, names in [_importers(graph, external=external)]
         for at, name in enumerate(names)
         if needle in name.lower()
     ]
@@ -69,26 +69,7 @@ def search_modules(graph: ModuleGraph, text: str, *, limit: int = MAX_RESULTS) -
     )
 
 
-def find_distances(
-    edges: _Pairs, start: Iterable[int], depth: int, *, backwards: bool
-) -> dict[int, int]:
-    """The lengths of the shortest paths to all nodes within `depth`, without the start."""
-    visited, layer = set(start), set(start)
-    distances: dict[int, int] = {}
-    for distance in range(1, depth + 1):
-        layer = _neighbors(layer, edges, backwards) - visited
-        visited |= layer
-        distances |= dict.fromkeys(layer, distance)
-    return distances
-
-
-def _neighbors(layer: Set[int], edges: _Pairs, backwards: bool) -> set[int]:
-    if backwards:
-        return {importer for importer, imported in edges if imported in layer}
-    return {imported for importer, imported in edges if importer in layer}
-
-
-def _importers(graph: ModuleGraph, external: bool) -> tuple[Counter[int], tuple[str, ...]]:
+def _importers(graph: ModuleGraph, *, external: bool) -> tuple[Counter[int], tuple[str, ...]]:
     names, edges = _names_and_edges(graph, external)
     return Counter([end for start, end in edges if external or start != end]), names
 

@@ -20,7 +20,7 @@ async def test_a_package_shows_its_dependents_vulnerabilities_and_fix(sample_das
     ):
         assert text in page.text, text
     assert f"/vulnerabilities/{ADVISORY}" in page.links
-    assert f"{REPO}/graph?ecosystem=PyPI&package=requests" in page.links
+    assert f"{REPO}/graph?q=requests" in page.links
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ async def test_a_package_shows_its_dependents_vulnerabilities_and_fix(sample_das
 async def test_the_list_can_be_filtered(sample_dashboard, query, expected):
     page = await sample_dashboard.viewer.open(f"{HERE}?{query}")
     names = ("requests", "urllib3", "unpinned")
-    graph = f"{REPO}/graph?ecosystem=PyPI&package="
+    graph = f"{REPO}/graph?q="
     assert [name for name in names if f"{graph}{name}" in page.links] == expected
     if not expected:
         assert "No dependencies match these filters" in page.text
@@ -58,7 +58,7 @@ async def test_dependencies_show_whether_they_are_imported(sample_dashboard):
     assert "the project >=2 version set by org.boot:bom:1" in page.text
     assert "requests PyPI · imported 2.30.0" in page.text
     assert "urllib3 PyPI · not imported 1.26.16" in page.text
-    graph = f"{REPO}/graph?ecosystem=PyPI&package="
+    graph = f"{REPO}/graph?q="
     for state, listed in (("yes", {"requests"}), ("no", {"urllib3", "unpinned"}), ("unknown", {})):
         page = await sample_dashboard.viewer.open(f"{HERE}?imported={state}")
         names = ("requests", "urllib3", "unpinned")
@@ -74,7 +74,7 @@ async def test_fixtures_are_listed_apart(sample_dashboard):
     repo_page = await sample_dashboard.viewer.open(REPO)
     assert "2 dependencies · 1 direct" in repo_page.text
     assert "1 of fixtures" in repo_page.text
-    graph = f"{REPO}/graph?ecosystem=PyPI&package=requests"
+    graph = f"{REPO}/graph?q=requests"
     page = await sample_dashboard.viewer.open(HERE)
     assert "1 dependency of fixtures" in page.text
     assert graph not in page.links
@@ -104,7 +104,7 @@ async def test_long_lists_are_paginated(sample_dashboard):
     )
     page, links = await sample_dashboard.viewer.open(f"{HERE}?q=requests"), []
     while True:
-        links += [link for link in page.links if "package=" in link]
+        links += [link for link in page.links if "/graph?q=" in link]
         (*_, after) = [None, *(link for link in page.links if "after=" in link)]
         if after is None or not after.startswith(HERE):
             break

@@ -1,62 +1,44 @@
-"""The drawing of a package: bounded, escaped, with a link for each neighbour."""
+"""The drawing of a map: inside its frame, escaped, with a link for each box."""
 
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from agentjobs.inventory.model import LanguageLines
-from agentjobs.inventory.package_neighbors import PackageNeighbors
 from agentjobs.web.dashboard.plots.labels import shorten
-from agentjobs.web.dashboard.repos.graph_views import package_view
+from agentjobs.web.dashboard.plots.layered import Box, draw_layers
 from agentjobs.web.dashboard.repos.language_bar import language_bar
-from tests.support.dependencies import package, views
 from tests.unit.web.dashboard.browser import PAYLOAD
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-HERE = "/repos/acme/shop/graph"
-
-
-def drawings(name, manifests=(), dependents=(), dependencies=(), vulnerable=()):
-    """The wide and the narrow drawing of a package, parsed as strict XML."""
-    neighbors = PackageNeighbors(
-        package_rows=tuple(views([package("npm", name, "1.0")])),
-        manifests=tuple(manifests),
-        dependents=tuple(dependents),
-        dependencies=tuple(views([package("npm", each, "2.0", name) for each in dependencies])),
-    )
-    view = package_view(HERE, "npm", name, neighbors, frozenset(vulnerable))
-    text = str(view.picture).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
+def drawings(names, links, title="A map"):
+    """The wide and the narrow drawing, parsed as strict XML."""
+    boxes = [Box(name, f"/graph?focus={at}", "file", note=name) for at, name in enumerate(names)]
+    text = str(draw_layers(title, boxes, links).svg)
+    text = text.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ')
     return list(ET.fromstring(f"<both>{text}</both>"))
 
 
-def test_neighbours_are_links_and_the_centre_is_not():
-    dependents = [f"a{at:02}" for at in range(23)]
-    for drawing in drawings("me", ["package.json"], dependents, ["yaml"], ["yaml"]):
+def test_every_box_is_a_link_with_its_imports():
+    for drawing in drawings(["a.py", "b.py"], {(0, 1): 3}):
         links = {link.get("href"): link for link in drawing.iter(f"{SVG}a")}
-        assert list(links) == [
-            "/repos/acme/shop/dependencies?manifest=package.json",
-            *(f"{HERE}?ecosystem=npm&package={name}" for name in dependents[:19]),
-            *("#dependents", f"{HERE}?ecosystem=npm&package=yaml"),
-        ]
-        assert links["#dependents"].find(f"{SVG}text").text == "and 4 more"
-        assert links[f"{HERE}?ecosystem=npm&package=yaml"].get("class") == "node bad"
-        assert drawing.get("aria-label") == "Packages that depend on me, and its dependencies"
-        names = [title.text for title in drawing.findall(f".//{SVG}rect/../{SVG}title")]
-        assert names[-2:] == ["me, 1.0", "yaml, 2.0, vulnerable"]
+        assert list(links) == ["/graph?focus=0", "/graph?focus=1"]
+        assert links["/graph?focus=0"].get("data-to") == "1"
+        assert "a.py → b.py (3)" in [title.text for title in drawing.iter(f"{SVG}title")]
+        assert drawing.get("aria-label") == "A map"
 
 
-@pytest.mark.parametrize(("left", "right"), [(0, 0), (0, 20), (20, 0), (21, 20)])
-def test_every_element_is_inside_the_frame(left, right):
-    above, below = (
-        [f"{side}{at}{'x' * 50}" for at in range(number)]
-        for side, number in (("a", left), ("b", right))
-    )
-    for drawing in drawings("me", (), above, below):
+@pytest.mark.parametrize(("above", "below"), [(0, 0), (0, 20), (20, 0), (21, 20)])
+def test_every_element_is_inside_the_frame(above, below):
+    names = [f"{at}{'x' * 50}" for at in range(above + below + 1)]
+    links = {(at, above): 1 for at in range(above)}
+    links |= {(above, above + 1 + at): 1 for at in range(below)}
+    for drawing in drawings(names, links):
         begin_x, begin_y, width, height = map(float, drawing.get("viewBox").split())
         boxes = list(drawing.iter(f"{SVG}rect"))
-        assert len(boxes) == left + right + 1
+        assert len(boxes) == above + below + 1
         for box in boxes:
             x, y, wide, high = (float(box.get(name)) for name in ("x", "y", "width", "height"))
             assert begin_x <= x < x + wide <= begin_x + width
@@ -65,7 +47,7 @@ def test_every_element_is_inside_the_frame(left, right):
 
 def test_untrusted_text_is_escaped():
     hostile = PAYLOAD + "\u202e\x00"
-    for drawing in drawings(hostile, [hostile], [hostile], [hostile + "x"]):
+    for drawing in drawings([hostile, f"{hostile}x"], {(0, 1): 1}, hostile):
         assert {element.tag.removeprefix(SVG) for element in drawing.iter()} == {
             *("svg", "g", "a", "path", "rect", "text", "title")
         }

@@ -7,13 +7,12 @@ Escapes all text.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal
 
 import msgspec
 from markupsafe import Markup
 
 from agentjobs.inventory.graph.layers import Edge, arrange
-from agentjobs.inventory.graph.package_map import Kind as MapKind
+from agentjobs.inventory.graph.package_map import Kind
 from agentjobs.web.dashboard.plots.canvas import number
 from agentjobs.web.dashboard.plots.labels import clean, escape_text, shorten, text_width
 
@@ -25,8 +24,6 @@ _ROW, _MIN_BETWEEN, _MAX_BETWEEN = 28.0, 21.0, 60.0
 _HEAD, _PORT = 7.0, 9.0
 _CYCLE = "\u21bb"
 
-Kind = MapKind | Literal["package", "bad"]
-
 
 class Box(msgspec.Struct, frozen=True):
     """`href` may be empty; `count` is shown behind the label, and `note` is added to the title."""
@@ -36,7 +33,6 @@ class Box(msgspec.Struct, frozen=True):
     kind: Kind
     count: str = ""
     note: str = ""
-    is_focus: bool = False
 
 
 class _Size(msgspec.Struct, frozen=True):
@@ -112,13 +108,11 @@ class _Drawing:
         is_in_cycle = at in self._layers.in_cycle
         notes = [clean(box.note)] if box.note else []
         notes += ["part of an import cycle"] if is_in_cycle else []
-        kind = "external" if box.kind == "standard" else box.kind
-        css_class = f"node {kind}" + " centre" * box.is_focus
         count = f"{box.count} {_CYCLE}".strip() if is_in_cycle else box.count
         tag = "a" if box.href else "g"
         href = f' href="{escape_text(box.href)}"' if box.href else ""
         return (
-            f'<{tag} class="{css_class}"{href} data-node="{at}"'
+            f'<{tag} class="node {box.kind}"{href} data-node="{at}"'
             f' data-to="{" ".join(map(str, self._targets[at]))}">'
             f"<title>{escape_text(', '.join([clean(box.label), *notes]))}</title>"
             f'<rect x="{number(x)}" y="{number(y)}" width="{number(width)}"'

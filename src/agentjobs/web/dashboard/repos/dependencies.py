@@ -50,7 +50,7 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Line(msgspec.Struct, frozen=True):
     """`fix_version` fixes all advisories; if it is None, `fix_reason` says why. `graph` is the
-    address of the package's graph page."""
+    address of the modules with the package's name in the graph."""
 
     dependency: DependencyView
     advisories: list[DependencyAdvisory]
@@ -124,13 +124,12 @@ def _options(known: dict[str, int], selected: str) -> list[tuple[str, str]]:
 def _line(dependency: DependencyView, advisories: list[DependencyAdvisory], repo_url: str) -> _Line:
     """All findings of dependency package version share the same fix."""
     first = advisories[0] if advisories else None
-    query = urlencode({"ecosystem": dependency.ecosystem, "package": dependency.name})
     return _Line(
         dependency,
         advisories,
         first.fix_version if first else None,
         first.fix_reason if first else "",
-        f"{repo_url}/graph?{query}",
+        f"{repo_url}/graph?{urlencode({'q': dependency.name})}",
     )
 
 

@@ -1,16 +1,12 @@
 """Turns maps of a repository into a picture and a table. Pure functions."""
 
-import heapq
-from collections.abc import Mapping, Sequence
-from urllib.parse import urlencode
-
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.inventory.graph.package_map import ExternalNames, MapNode, PackageMap
+from agentjobs.inventory.graph.package_map import MapNode, PackageMap
 from agentjobs.web.dashboard.plots.labels import clean, shorten
 from agentjobs.web.dashboard.plots.layered import Box, draw_layers
-from agentjobs.web.dashboard.repos.graph_views import Node, address_of_module
+from agentjobs.web.dashboard.repos.graph_views import Node, address, address_of_module
 from agentjobs.web.dashboard.text_filters import counted
 
 # Of a path from a repository, which may have thousands of folders.
@@ -38,15 +34,14 @@ class MapView(msgspec.Struct, frozen=True):
     folded: int
 
 
-def view_map(path: str, package_map: PackageMap, title: str, query: Mapping[str, str]) -> MapView:
-    """`query` has what links to other maps keep, such as the number of steps."""
+def view_map(path: str, package_map: PackageMap, title: str) -> MapView:
     nodes, links = package_map.nodes, package_map.links
     targets: list[list[int]] = [[] for _ in nodes]
     sources: list[list[int]] = [[] for _ in nodes]
     for start, end in sorted(links, key=lambda edge: (-links[edge], edge)):
         targets[start].append(end)
         sources[end].append(start)
-    links_to = [Node(node.label, _address(path, node, query)) for node in nodes]
+    links_to = [Node(node.label, _address(path, node)) for node in nodes]
     names = [shorten(clean(node.label), _MAX_NAME_LENGTH) for node in nodes]
     drawing = draw_layers(
         title,
@@ -57,7 +52,6 @@ def view_map(path: str, package_map: PackageMap, title: str, query: Mapping[str,
                 node.kind,
                 "" if node.kind == "file" or not link.href else f"{node.size:,}",
                 _note(node, len(targets[at]), len(sources[at])),
-                node.is_focus,
             )
             for at, (node, link) in enumerate(zip(nodes, links_to, strict=True))
         ],
@@ -83,59 +77,33 @@ def view_map(path: str, package_map: PackageMap, title: str, query: Mapping[str,
     )
 
 
-def address(path: str, query: Mapping[str, str], **changes: str) -> str:
-    """Of a map; an empty value leaves a parameter out."""
-    values = {key: value for key, value in {**query, **changes}.items() if value}
-    return f"{path}?{urlencode(values, errors='replace')}" if values else path
-
-
-def list_folders(path: str, name: str, query: Mapping[str, str]) -> list[tuple[str, str]]:
+def list_folders(path: str, name: str) -> list[tuple[str, str]]:
     """The repository and the last folders on the way to `name`, with their addresses.
 
     The last entry is `name` and has no address.
     """
     parts = name.split("/") if name else []
-    own = {key: value for key, value in query.items() if key == "standard"}
     first = max(1, len(parts) - _MAX_FOLDERS)
-    steps = [("Repository", address(path, own))]
+    steps = [("Repository", path)]
     steps += [
-        (parts[at - 1], address(path, own, folder="/".join(parts[:at])))
+        (parts[at - 1], address(path, folder="/".join(parts[:at])))
         for at in range(first, len(parts))
     ]
     return [*steps, (parts[-1], "")] if parts else [("Repository", "")]
 
 
-def list_external_names(
-    path: str, groups: Sequence[ExternalNames], number: int
-) -> tuple[Node, ...]:
-    """The most imported ones."""
-    names = [item for group in groups for item in group.importers.items()]
-    return tuple(
-        Node(
-            name,
-            address_of_module(path, name, external=True),
-            f"imported by {counted(importers, 'file')}",
-        )
-        for name, importers in heapq.nsmallest(number, names, key=lambda item: (-item[1], item[0]))
-    )
-
-
-def _address(path: str, node: MapNode, query: Mapping[str, str]) -> str:
-    """A folder opens, a file becomes the focus, and externals are listed."""
+def _address(path: str, node: MapNode) -> str:
+    """A folder opens, a file shows its imports, and packages of a registry are listed."""
     match node.kind:
         case "folder" | "rest":
-            return address(path, query, hops="", folder=node.path) if node.path else ""
-        case _ if node.is_focus:
-            return ""
+            return address(path, folder=node.path) if node.path else ""
         case "file":
-            return address(path, query, folder="", focus=node.path)
+            return address_of_module(path, node.path)
         case "external":
-            return address(path, query, hops="", standard="", ecosystem=node.path)
-        case "standard":
-            return address(path, query, hops="", ecosystem=node.path)
+            return address(f"{path.removesuffix('/graph')}/dependencies", ecosystem=node.path)
 
 
 def _note(node: MapNode, imports: int, imported_by: int) -> str:
-    unit = {"external": "package", "standard": "module"}.get(node.kind, "file")
+    unit = "package" if node.kind == "external" else "file"
     size = "" if node.kind == "file" else f"{counted(node.size, unit)}, "
     return f"{size}imports {imports}, imported by {imported_by}"
