@@ -15,7 +15,7 @@ FAULTS_ARGS ?=
 KEY     ?=
 IMAGE      ?= localhost/agentjobs:latest
 # Of agents' pods on Kubernetes; the default of the setting kubernetes_image.
-AGENT_IMAGE ?= localhost/agentjobs-agent:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+AGENT_IMAGE ?= localhost/agentjobs-agent:$(shell sed -n 's/^version = "\(.*\)"/\1/p' service/pyproject.toml)
 IMAGE_ARGS ?=
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -56,7 +56,8 @@ KUBERNETES_DIR := .kubernetes
 # The supervisor of agents' pods, by the machine's Go, or else by that of the development environment.
 SUPERVISOR := .supervisor/agentjobs-supervisor
 WITH_GO := PATH="$$PATH:$(CURDIR)/$(VENV)/go/bin" CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -trimpath"
-PACKAGES := pyproject.toml clients/python/pyproject.toml
+PARTS := runtime dependencies worker kubernetes service
+PACKAGES := $(wildcard */pyproject.toml) clients/python/pyproject.toml
 LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock requirements-docs.lock
 # The generator of the documentation site has its own environment too.
 DOCS_VENV  := .venv-docs
@@ -142,7 +143,7 @@ check: $(DEV_STAMP) ## Lint, formatting, types, import contracts, lock files, de
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@for part in $(PARTS); do $(BIN)/lint-imports --config $$part/pyproject.toml || exit 1; done
 	@cd supervisor && $(WITH_GO) sh -c 'go vet ./... && unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "run gofmt -w: $$unformatted" >&2; exit 1; }'
 	@$(BIN)/python scripts/check_locks.py $(LOCKS)
 	@$(BIN)/python scripts/audit.py $(LOCKS)

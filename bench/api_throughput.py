@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.settings import Settings, load
+from agentjobs_runtime.settings import Settings, load
 from bench.cluster import durable_cluster
 from bench.load import Load, Throughput, run_load
 from bench.population import JOB, Tenant, empty_queue, populate

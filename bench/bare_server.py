@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agentjobs.clock import iso_utc, now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
+from agentjobs_runtime.clock import iso_utc, now_ms
+from agentjobs_runtime.identifiers import new_id
 from bench.population import JOB
 
 _decode = msgspec.json.Decoder(CreateJobRequest).decode

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentjobs.workspace.checkout import Workspaces
-from agentjobs.workspace.mirror import Mirrors
+from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_worker.workspace.checkout import Workspaces
 from bench.report import verdict
 
 FILES = 27_000

@@ -15,8 +15,8 @@ from typing import Any
 
 import asyncpg
 
-from agentjobs.clock import DAY_MS
-from agentjobs.identifiers import first_id_at
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.identifiers import first_id_at
 
 JOBS = 100_000
 EVENTS_OF_A_JOB = 3

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentjobs.clock import DAY_MS, iso_utc, now_ms
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.organizations.sessions import Origin, start_session
-from agentjobs.settings import load
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
+from agentjobs_runtime.settings import load
 from bench.cluster import durable_cluster
 from bench.dashboard_history import (
     AGENTS,

@@ -16,8 +16,6 @@ from typing import Any
 
 import uvloop
 
-from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs.webhooks.concurrency import ScanCursor, Slots
@@ -25,6 +23,8 @@ from agentjobs.webhooks.events import JOB_QUEUED
 from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
 from agentjobs.webhooks.queue import LeaseTerms, claim, release
 from agentjobs.webhooks.retention import prune_deliveries
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.identifiers import first_id_at, new_id
 from bench.cluster import durable_cluster
 from bench.report import verdict
 from bench.webhook_history import ORGANIZATIONS, History, load_postgresql, load_sqlite

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.mounts import HOME, ROOT, WORKSPACE
-from agentjobs.sandbox.protocol import Layer
+from agentjobs_runtime.sandboxes.directories import HOME, ROOT, WORKSPACE
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import Layer
 from bench.report import verdict
 from tests.support.image_roots import create_image, give_image
 from tests.support.sandbox import SandboxHarness, give, unused_uid_base

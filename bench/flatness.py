@@ -17,8 +17,6 @@ from typing import Any
 import asyncpg
 import uvloop
 
-from agentjobs.agents.catalog import Catalog
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
@@ -34,13 +32,15 @@ from agentjobs.jobs.views.queries import get_job, list_jobs
 from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Failed
-from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
 from agentjobs.web.metrics.registry import Metrics
 from agentjobs.webhooks.maintenance import run_maintenance
 from agentjobs.webhooks.retention import prune_deliveries
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Failed
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.agents.catalog import Catalog
 from bench.cluster import durable_cluster
 from bench.flatness_data import (
     AGENTS,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import asyncpg
 
-from agentjobs.clock import DAY_MS
-from agentjobs.identifiers import first_id_at
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.identifiers import first_id_at
 
 ORGANIZATION_ID, ORGANIZATION = "org_0", "org0"
 REPO = "acme/shop"

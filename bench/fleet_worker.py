@@ -10,29 +10,29 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.app.services import WORKER_POOL_SIZE
 from agentjobs.app.worker import running_worker
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
-from agentjobs.loops.loop import run_loops
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.protocol.outcomes import Completed
-from agentjobs.settings import Settings, load
 from agentjobs.store.opening import open_database
 from agentjobs.webhooks.allowed_addresses import configured_allow_list
 from agentjobs.webhooks.events import JOB_COMPLETED, JOB_FAILED
 from agentjobs.webhooks.registration import add_endpoint
-from agentjobs.worker.loops import job_loop
-from agentjobs.worker.run.context import RunContext
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.loop import run_loops
+from agentjobs_runtime.protocol.outcomes import Completed
+from agentjobs_runtime.settings import Settings, load
+from agentjobs_worker.agents.catalog import Catalog
+from agentjobs_worker.loops import job_loop
+from agentjobs_worker.run.context import RunContext
 from tests.support.jobs import JobHarness, an_agent, job_harness
 
 AGENT = "fixer"

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from agentjobs.sandbox.priority import NICE_INCREMENT
+from agentjobs_worker.sandbox.priority import NICE_INCREMENT
 from bench.report import verdict
 from tests.support.image_registry import ImageRegistry
 from tests.support.images import MIB, ImagesHarness

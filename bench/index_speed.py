@@ -21,9 +21,9 @@ from typing import Any
 from agentjobs.inventory.indexing import claim_due, index_repository
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.settings import load
 from bench.index_repositories import Subject, files_of, subjects
 from bench.report import verdict
 

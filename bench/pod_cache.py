@@ -19,9 +19,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from agentjobs.sandbox.kubernetes.layer_cache import record_of
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
-from agentjobs.sandbox.mounts import HOME
+from agentjobs_kubernetes.layer_cache import record_of
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
+from agentjobs_runtime.sandboxes.directories import HOME
 from bench.pod_files import write_tree
 from bench.report import verdict
 from tests.kubernetes.cluster import Cluster

@@ -18,17 +18,17 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
-from agentjobs.sandbox.kubernetes.cluster import Cluster
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.connection import Supervisor
-from agentjobs.sandbox.kubernetes.credentials import new_credentials
-from agentjobs.sandbox.kubernetes.dial import connect
-from agentjobs.sandbox.kubernetes.download import TransferLimits, download_changes
-from agentjobs.sandbox.kubernetes.messages import Prepared, Started
-from agentjobs.sandbox.kubernetes.pods import PodRequest, pod_name
-from agentjobs.sandbox.kubernetes.upload import upload_tree
-from agentjobs.sandbox.limits import Limits
+from agentjobs_kubernetes.channels import Channel, ConnectionLost
+from agentjobs_kubernetes.cluster import Cluster
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.connection import Supervisor
+from agentjobs_kubernetes.credentials import new_credentials
+from agentjobs_kubernetes.dial import connect
+from agentjobs_kubernetes.download import TransferLimits, download_changes
+from agentjobs_kubernetes.messages import Prepared, Started
+from agentjobs_kubernetes.pods import PodRequest, pod_name
+from agentjobs_kubernetes.upload import upload_tree
+from agentjobs_runtime.sandboxes.limits import Limits
 from bench.report import verdict
 from tests.kubernetes.cluster import Cluster as TestCluster
 

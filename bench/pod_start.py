@@ -16,8 +16,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
 from bench.report import verdict
 from tests.kubernetes.cluster import Cluster
 from tests.support.kubernetes.client import AGENT_IMAGE, ApiClient

@@ -6,17 +6,17 @@ One organization per connection, because the queue of a single one would be full
 
 from dataclasses import dataclass
 
-from agentjobs.agents.catalog import build_catalog
-from agentjobs.clock import now_ms
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.organizations import create_organization
-from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.agents.catalog import build_catalog
 from tests.support.jobs import insert_repo
 
 REPO = "acme/shop"

@@ -14,9 +14,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
 from bench.report import verdict
 from tests.support.service import Service, git, sample_repository
 

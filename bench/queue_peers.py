@@ -22,10 +22,10 @@ from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Completed
-from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Completed
+from agentjobs_runtime.settings import Settings
 from bench.cluster import durable_cluster
 from bench.report import verdict
 from tests.support.jobs import JobHarness, job_harness

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
 from bench.report import verdict
 from tests.support.sandbox import unused_uid_base
 from tests.support.services import ServiceHarness

@@ -10,8 +10,8 @@ from typing import Any
 
 import asyncpg
 
-from agentjobs.clock import DAY_MS
-from agentjobs.identifiers import first_id_at
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.identifiers import first_id_at
 
 ORGANIZATIONS = tuple(f"org-{number}" for number in range(4))
 ENDPOINTS = 5

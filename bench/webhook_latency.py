@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentjobs.identifiers import new_id
 from agentjobs.webhooks.events import JOB_COMPLETED, JOB_QUEUED, JOB_STARTED
+from agentjobs_runtime.identifiers import new_id
 from bench.report import verdict
 from bench.webhook_process import Ask, in_a_process
 from bench.webhook_receiver import HANGING

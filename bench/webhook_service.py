@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 import aiohttp
 import asyncpg
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs.webhooks.allowed_addresses import configured_allow_list
 from agentjobs.webhooks.events import JOB_QUEUED
 from agentjobs.webhooks.registration import add_endpoint
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.settings import Settings, load
 from tests.support.deliveries import record_event
 from tests.support.stores import add
 

@@ -11,7 +11,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 GROUPS = {"requirements-agents.lock": "agents", "requirements-docs.lock": "docs"}
-PROJECTS = ("pyproject.toml", "clients/python/pyproject.toml")
+PARTS = ("service", "runtime", "dependencies", "worker", "kubernetes", "clients/python")
+PROJECTS = ("pyproject.toml", *(f"{part}/pyproject.toml" for part in PARTS))
 NAMES_AN_INDEX = re.compile(
     r"(?:^|\s)(?:-i|-f|--(?:extra-)?index-url|--find-links)\b|\b(?:https?|file)://"
 )
@@ -41,13 +42,15 @@ def required_by(documents: list[dict[str, Any]], lock: str) -> list[Requirement]
     group = GROUPS.get(Path(lock).name)
     if group:
         return [Requirement(text) for text in documents[0]["dependency-groups"][group]]
-    projects = [document["project"] for document in documents]
+    projects = [document["project"] for document in documents if "project" in document]
     # Packages of this repository come from it, not from the lock file.
     own = {project["name"] for project in projects}
     texts = [text for project in projects for text in project["dependencies"]]
     if Path(lock).name == "requirements-dev.lock":
-        extras = documents[0]["project"]["optional-dependencies"]
-        texts += [text for extra in extras.values() for text in extra]
+        extras = [project.get("optional-dependencies", {}) for project in projects]
+        texts += [
+            text for extra in extras for requirements in extra.values() for text in requirements
+        ]
     required = [Requirement(text) for text in texts]
     return [requirement for requirement in required if requirement.name not in own]
 

@@ -12,7 +12,10 @@ import tempfile
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent
-PACKAGES = (PROJECT / "clients" / "python", PROJECT)
+PACKAGES = tuple(
+    PROJECT / folder
+    for folder in ("clients/python", "runtime", "dependencies", "worker", "kubernetes", "service")
+)
 OLDEST_PYTHON = (3, 11)
 WITHOUT_PROJECT = "--without-project"
 

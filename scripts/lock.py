@@ -7,12 +7,13 @@ from pathlib import Path
 
 import install
 
+PARTS = ("runtime", "dependencies", "worker", "kubernetes")
 COMPILE = (
     *("uv", "pip", "compile", "--upgrade", "--quiet", "--generate-hashes"),
     *("--no-emit-index-url", "--no-emit-find-links", "--universal", "--python-version", "3.11"),
     *("--custom-compile-command", "make lock"),
     # Installed from this repository, not from an index.
-    *("--no-emit-package", "agentjobs-client"),
+    *(f"--no-emit-package=agentjobs-{name}" for name in ("client", *PARTS)),
 )
 OUTPUT = ("--output-file", "requirements.lock")
 OUTPUT_DEV = ("--output-file", "requirements-dev.lock")
@@ -24,12 +25,14 @@ def main() -> None:
     pip = install.pip_settings([sys.executable, "-m", "pip"])
     # An extra index may contain the files of only one platform; a lock file needs all hashes.
     settings = install.uv_settings({key: pip[key] for key in ("index-url", "cert") if key in pip})
-    project = ("pyproject.toml",)
+    project = tuple(
+        str((path / "pyproject.toml").relative_to(install.PROJECT)) for path in install.PACKAGES
+    )
     for arguments in (
-        (*project, "--group", "build", *OUTPUT),
+        (*project, "--group", "pyproject.toml:build", *OUTPUT),
         # Tests run with the same versions as production, and with the optional packages.
         (
-            *(*project, "--group", "dev", "--all-extras"),
+            *(*project, "--group", "pyproject.toml:dev", "--all-extras"),
             *("--constraints", "requirements.lock", *OUTPUT_DEV),
         ),
         # Without the project: agents do not share the service's environment.

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from packaging.markers import Marker
 
 SERVER, CLIENT = "agentjobs", "agentjobs-client"
-_SERVER_REQUIREMENT = f"{SERVER} (pyproject.toml)"
+# A package of this repository, and the file that has the requirement.
+_OWN_REQUIREMENT = re.compile(r"(agentjobs\S*) \(\S*pyproject\.toml\)")
 _PIN = re.compile(
     r"^(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>\S+)(?: ; (?P<marker>[^\\\n]+))?(?P<rest>.*?)"
     r"(?=^[a-z0-9]|\Z)",
@@ -47,7 +48,10 @@ def _pins(lock: str) -> Iterator[Pin]:
             via = _VIA.search(match["rest"])
             lines = (via[1] or via[2]).splitlines() if via else []
             parents = {line.strip().lstrip("#").strip() for line in lines}
-            if _SERVER_REQUIREMENT in parents:
+            # The service's installation contains all parts.
+            if any(
+                own[1] != CLIENT for parent in parents if (own := _OWN_REQUIREMENT.match(parent))
+            ):
                 parents.add(SERVER)
             yield Pin(match["name"], match["version"], frozenset(parents))
 

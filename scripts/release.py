@@ -19,6 +19,7 @@ from pathlib import Path
 import dist
 import install
 
+PARTS = ("runtime", "dependencies", "worker", "kubernetes")
 SUMS = "SHA256SUMS"
 NAMESPACE = "file"
 PRINCIPAL = "releases@agentjobs"
@@ -74,12 +75,13 @@ def check_source(project: Path) -> str:
 
 def _version(project: Path) -> str:
     """The one version of all packages."""
-    server = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    server = tomllib.loads((project / "service/pyproject.toml").read_text())["project"]
     places = {
         "clients/python/pyproject.toml": r'^version = "(.+)"$',
         "clients/python/src/agentjobs_client/version.py": r'^__version__ = "(.+)"$',
         "clients/typescript/package.json": r'^  "version": "(.+)",$',
-        "pyproject.toml": r'^  "agentjobs-client~=(.+)",$',
+        "service/pyproject.toml": r'^  "agentjobs-client~=(.+)",$',
+        **{f"{part}/pyproject.toml": r'^version = "(.+)"$' for part in PARTS},
     }
     version: str = server["version"]
     for name, pattern in places.items():

@@ -18,7 +18,7 @@ from scripts.reference.settings import render_settings
 
 PROJECT = Path(__file__).resolve().parent.parent
 DOCS = PROJECT / "docs"
-ICON = PROJECT / "src/agentjobs/web/dashboard/static/icon.svg"
+ICON = PROJECT / "service/src/agentjobs/web/dashboard/static/icon.svg"
 # Files outside of docs/ that are pages of the site, by their path in it.
 PAGES = {
     "CHANGELOG.md": "project/changelog.md",

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentjobs.settings import Settings
-from agentjobs.settings.load import ENVIRONMENT_PREFIX
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.load import ENVIRONMENT_PREFIX
 
 _ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.*) \| (.*) \|$", re.MULTILINE)
 # Only in the file.

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.definitions import Agent
-from agentjobs.agents.readiness import check_readiness
-from agentjobs.gateway.upstream import Api
 from agentjobs.store.database import Database
+from agentjobs_runtime.agents.definitions import Agent
+from agentjobs_runtime.protocol.upstream import Api
+from agentjobs_worker.agents.readiness import check_readiness
 from tests.support.agent_programs import WRITE, declared, drive
 from tests.support.gateway import REAL_KEY, gateway_harness
 from tests.support.model_messages import ModelReply, Tokens, ToolCall

@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from agentjobs.clock import SECOND_MS, now_ms
+from agentjobs_runtime.clock import SECOND_MS, now_ms
 from tests.alerts.deployment import Deployment
 from tests.alerts.promtool import Scrape, check_firing
 from tests.support.promql import samples

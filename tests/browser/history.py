@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.identifiers import first_id_at
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.identifiers import first_id_at
 
 _HOUR_MS = 3_600_000
 _DAYS = 14

@@ -4,8 +4,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from agentjobs.clock import now_ms
 from agentjobs.jobs.phases import Interruption, PhaseName, StoredPhase, StoredRun, encode_runs
+from agentjobs_runtime.clock import now_ms
 
 _DURATIONS_MS: dict[PhaseName, int] = {
     "queued": 2_600,

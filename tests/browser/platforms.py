@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.settings import Settings
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.settings import Settings
 
 # Nested groups, as on GitLab.
 PLATFORM_REPO = "group/team/warehouse"

@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from agentjobs.clock import now_ms
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.clock import now_ms
 from tests.support.steps import insert_steps
 
 _OUTPUT = """\

@@ -1,7 +1,6 @@
 """The image: reproducible, without root, and with a sandbox where the runtime allows it."""
 
 import json
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,7 +17,7 @@ from tests.container.harness import (
     run_job,
     wait_for,
 )
-from tests.support.paths import PROJECT
+from tests.support.paths import VERSION
 
 
 @contextmanager
@@ -36,12 +35,11 @@ def test_two_builds_of_a_commit_give_the_same_image(image: str) -> None:
 
 
 def test_version_and_labels_name_the_build(image: str) -> None:
-    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
     commit = run("git", "rev-parse", "HEAD")
     output = run("podman", "run", "--rm", image, "--version")
-    assert output.startswith(f"agentjobs {version} (commit {commit[:12]}")
+    assert output.startswith(f"agentjobs {VERSION} (commit {commit[:12]}")
     config = json.loads(run("podman", "image", "inspect", image))[0]["Config"]
-    assert config["Labels"]["org.opencontainers.image.version"] == version
+    assert config["Labels"]["org.opencontainers.image.version"] == VERSION
     assert config["Labels"]["org.opencontainers.image.revision"] == commit
     assert config["StopSignal"] == "SIGTERM"
     assert list(config["Volumes"]) == ["/var/lib/agentjobs"]
@@ -72,7 +70,7 @@ def test_the_image_of_agents_is_reproducible_and_has_what_pods_need(agent_image:
 def test_built_in_agents_run_in_the_image_of_agents_without_the_service(agent_image: str) -> None:
     script = """\
 cd /tmp; printf 'import os\\n' > shop.py; run='/opt/agentjobs/bin/python -I -m'
-$run agentjobs.agents.builtin.lint_fixer; $run cve_fixer; /opt/agentjobs/bin/uv --version
+$run agentjobs_worker.agents.builtin.lint_fixer; $run cve_fixer; /opt/agentjobs/bin/uv --version
 ls /opt/agentjobs/lib/python3*/site-packages"""
     output = run("podman", "run", "--rm", agent_image, "sh", "-c", script)
     assert "violations fixed: 1\n" in output

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.settings import load
 from agentjobs.store.database import Database
+from agentjobs_runtime.settings import load
 from tests.support import store_fixtures
 from tests.support.clock_shift import ShiftClock, clock_shifter
 from tests.support.jobs import JobHarness, job_harness

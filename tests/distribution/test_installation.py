@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +17,9 @@ from tests.support.installed_program import (
     install,
     run,
 )
-from tests.support.paths import PROJECT
+from tests.support.paths import PROJECT, VERSION
 from tests.support.service import connected, pull_requests
 
-VERSION = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
 PYTHON = shlex.quote(sys.executable)
 
 

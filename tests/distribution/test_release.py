@@ -5,15 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.support.installed_program import run
-from tests.support.paths import NODE_BIN, PROJECT
+from tests.support.paths import NODE_BIN, PROJECT, VERSION
 
-VERSION = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
 NODE_MODULES = Path("clients") / "typescript" / "node_modules"
 # Not buildah: tests/container builds the image.
 PROGRAMS = ("git", "ssh-keygen", "sh", "cp", "node", "npm", "env")

@@ -36,18 +36,18 @@ class Failpoint(NamedTuple):
 
 
 _JOBS = (
-    Failpoint("agentjobs.worker.loops.job_loop", "run_job", before="claimed"),
-    Failpoint("agentjobs.worker.run.run", "prepare_task", before="preparing"),
+    Failpoint("agentjobs_worker.loops.job_loop", "run_job", before="claimed"),
+    Failpoint("agentjobs_worker.run.run", "prepare_task", before="preparing"),
     # Right before the agent is spawned.
-    Failpoint("agentjobs.worker.run.agent", "start_job", after="started"),
-    Failpoint("agentjobs.worker.run.run", "commit_changes", before="agent-ended"),
-    Failpoint("agentjobs.worker.run.run", "push_commit", before="pushing", after="pushed"),
-    Failpoint("agentjobs.worker.run.run", "open_pull_request", after="pull-opened"),
-    Failpoint("agentjobs.worker.run.run", "restore_kept_work", before="publishing-kept"),
+    Failpoint("agentjobs_worker.run.agent", "start_job", after="started"),
+    Failpoint("agentjobs_worker.run.run", "commit_changes", before="agent-ended"),
+    Failpoint("agentjobs_worker.run.run", "push_commit", before="pushing", after="pushed"),
+    Failpoint("agentjobs_worker.run.run", "open_pull_request", after="pull-opened"),
+    Failpoint("agentjobs_worker.run.run", "restore_kept_work", before="publishing-kept"),
     Failpoint("agentjobs.publishing.kept_work", "keep_finished_work", after="keeping"),
-    Failpoint("agentjobs.worker.loops.job_loop", "keep_finished_work", after="keeping"),
+    Failpoint("agentjobs_worker.loops.job_loop", "keep_finished_work", after="keeping"),
     Failpoint(
-        "agentjobs.worker.loops.job_loop", "finish_job", before="finishing", after="finished"
+        "agentjobs_worker.loops.job_loop", "finish_job", before="finishing", after="finished"
     ),
     # Output of an agent is stored.
     Failpoint(

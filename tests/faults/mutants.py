@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_SOURCE = Path(__file__).parents[2] / "src"
+from tests.support.paths import SOURCES
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,13 @@ OF_CLAIMS: dict[str, Mutant] = {
         "late-failure",
         "changed it to failed under claim",
         (
-            Edit("jobs/queue/transition.py", "(fence = {held_fence} AND lease", "(lease"),
             Edit(
-                "jobs/queue/finish.py",
+                "agentjobs/jobs/queue/transition.py",
+                "(fence = {held_fence} AND lease",
+                "(lease",
+            ),
+            Edit(
+                "agentjobs/jobs/queue/finish.py",
                 '{(row["id"], row["fence"]): row for row in rows}',
                 '{(job.id, job.fence): row for row in rows for job in jobs if job.id == row["id"]}',
             ),
@@ -52,9 +56,13 @@ OF_CLAIMS: dict[str, Mutant] = {
         "late-completion",
         "has the events QSCRCR",
         (
-            Edit("jobs/queue/transition.py", "in sources_of(to))", "in {*sources_of(to), *FINAL})"),
             Edit(
-                "jobs/queue/transition.py",
+                "agentjobs/jobs/queue/transition.py",
+                "in sources_of(to))",
+                "in {*sources_of(to), *FINAL})",
+            ),
+            Edit(
+                "agentjobs/jobs/queue/transition.py",
                 "(fence = {held_fence} AND lease_owner IS NOT NULL)",
                 "(fence >= {held_fence})",
             ),
@@ -65,8 +73,16 @@ OF_CLAIMS: dict[str, Mutant] = {
         "cut-off-then-killed",
         "is failed: worker_lost",
         (
-            Edit("jobs/queue/lost_claims.py", "SET was_alive = TRUE", "SET was_alive = FALSE"),
-            Edit("jobs/queue/lost_claims.py", "w.heartbeat_at > j.lease_expires_at", "1 = 0"),
+            Edit(
+                "agentjobs/jobs/queue/lost_claims.py",
+                "SET was_alive = TRUE",
+                "SET was_alive = FALSE",
+            ),
+            Edit(
+                "agentjobs/jobs/queue/lost_claims.py",
+                "w.heartbeat_at > j.lease_expires_at",
+                "1 = 0",
+            ),
         ),
     ),
     # Nobody learns that a job has returned to the queue.
@@ -75,7 +91,7 @@ OF_CLAIMS: dict[str, Mutant] = {
         "lacks an event",
         (
             Edit(
-                "jobs/queue/transition.py",
+                "agentjobs/jobs/queue/transition.py",
                 "    emitted = [_EVENT_OF[change.to]]\n",
                 "    emitted = [_EVENT_OF[change.to]] if change.to != QUEUED else []\n",
             ),
@@ -88,9 +104,13 @@ OF_OUTAGES: dict[str, Mutant] = {
         "database-hangs",
         "is failed: worker_lost",
         (
-            Edit("jobs/queue/rescue.py", "    if not may_judge():\n", "    if False:\n"),
             Edit(
-                "jobs/queue/rescue.py",
+                "agentjobs/jobs/queue/rescue.py",
+                "    if not may_judge():\n",
+                "    if False:\n",
+            ),
+            Edit(
+                "agentjobs/jobs/queue/rescue.py",
                 'report_ms is None or row["lease_expires_at"] + report_ms <= now',
                 "True",
             ),
@@ -101,9 +121,15 @@ OF_OUTAGES: dict[str, Mutant] = {
         "no-processes",
         "is failed: sandbox_error",
         (
-            Edit("worker/run/failures.py", "    if is_host_exhausted(error):\n", "    if False:\n"),
             Edit(
-                "sandbox/protocol.py", "HostExhausted(SandboxLost)", "HostExhausted(SandboxError)"
+                "agentjobs_worker/run/failures.py",
+                "    if is_host_exhausted(error):\n",
+                "    if False:\n",
+            ),
+            Edit(
+                "agentjobs_worker/sandbox/protocol.py",
+                "HostExhausted(SandboxLost)",
+                "HostExhausted(SandboxError)",
             ),
         ),
     ),
@@ -111,7 +137,13 @@ OF_OUTAGES: dict[str, Mutant] = {
     "unwatched-fails-job": Mutant(
         "no-memory",
         "is failed: agent_failed",
-        (Edit("sandbox/bubblewrap.py", "(NO_HOST_MEMORY, UNMEASURED)", "(NO_HOST_MEMORY,)"),),
+        (
+            Edit(
+                "agentjobs_worker/sandbox/bubblewrap.py",
+                "(NO_HOST_MEMORY, UNMEASURED)",
+                "(NO_HOST_MEMORY,)",
+            ),
+        ),
     ),
     # A worker that lost its claims takes as many jobs as before.
     "starved-claims-all": Mutant(
@@ -119,7 +151,9 @@ OF_OUTAGES: dict[str, Mutant] = {
         "2 jobs ran at a time",
         (
             Edit(
-                "worker/loops/load_control.py", "max(1, self._current_limit() // 2)", "self._slots"
+                "agentjobs_worker/loops/load_control.py",
+                "max(1, self._current_limit() // 2)",
+                "self._slots",
             ),
         ),
     ),
@@ -127,7 +161,13 @@ OF_OUTAGES: dict[str, Mutant] = {
     "delivery-lost": Mutant(
         "database-away-while-logging",
         "has 0 deliveries",
-        (Edit("webhooks/events.py", "    return deliveries\n", "    return deliveries[:1]\n"),),
+        (
+            Edit(
+                "agentjobs/webhooks/events.py",
+                "    return deliveries\n",
+                "    return deliveries[:1]\n",
+            ),
+        ),
     ),
     # Output that could not be stored at once is gone.
     "log-line-lost": Mutant(
@@ -135,7 +175,7 @@ OF_OUTAGES: dict[str, Mutant] = {
         "lines of its last run",
         (
             Edit(
-                "jobs/logs/writer.py",
+                "agentjobs/jobs/logs/writer.py",
                 "                self._pending.appendleft(chunk)\n",
                 "",
             ),
@@ -149,10 +189,12 @@ OF_PUBLISHING: dict[str, Mutant] = {
         "its pull request and its branch differ",
         (
             Edit(
-                "publishing/hosted_repo.py", "if self.is_remote and not await", "if False and await"
+                "agentjobs/publishing/hosted_repo.py",
+                "if self.is_remote and not await",
+                "if False and await",
             ),
             Edit(
-                "worker/loops/job_loop.py",
+                "agentjobs_worker/loops/job_loop.py",
                 "        if self.stop_outcome is not None:\n            return\n",
                 "        if self.stop_outcome is not None or isinstance(outcome, Abandoned):\n"
                 "            return\n",
@@ -165,7 +207,7 @@ OF_PUBLISHING: dict[str, Mutant] = {
         "was cancelled and has a branch",
         (
             Edit(
-                "web/git/routes.py",
+                "agentjobs/web/git/routes.py",
                 "            (await authorize(request)).check_write()\n",
                 "",
             ),
@@ -176,8 +218,16 @@ OF_PUBLISHING: dict[str, Mutant] = {
         "drained-while-pushing",
         "ran its agent after its work was kept",
         (
-            Edit("worker/run/run.py", "if run.job.kept_at is not None:", "if False:"),
-            Edit("jobs/queue/transition.py", '" AND jobs.kept_at IS NULL"', '""'),
+            Edit(
+                "agentjobs_worker/run/run.py",
+                "if run.job.kept_at is not None:",
+                "if False:",
+            ),
+            Edit(
+                "agentjobs/jobs/queue/transition.py",
+                '" AND jobs.kept_at IS NULL"',
+                '""',
+            ),
         ),
     ),
     # The agent runs again although its pull request is open.
@@ -185,9 +235,13 @@ OF_PUBLISHING: dict[str, Mutant] = {
         "killed-after-publishing",
         "ran its agent after its work was pushed",
         (
-            Edit("jobs/queue/rescue.py", "    if pull is None:\n", "    if True:\n"),
             Edit(
-                "publishing/earlier_attempt.py",
+                "agentjobs/jobs/queue/rescue.py",
+                "    if pull is None:\n",
+                "    if True:\n",
+            ),
+            Edit(
+                "agentjobs/publishing/earlier_attempt.py",
                 "if head is None else PushedWork(base, head)",
                 "if True else PushedWork(base, head or base)",
             ),
@@ -199,12 +253,14 @@ OF_PUBLISHING: dict[str, Mutant] = {
         "has no job",
         (
             Edit(
-                "jobs/queue/claim.py",
+                "agentjobs/jobs/queue/claim.py",
                 'branch=row["branch"],',
                 'branch=row["branch"] + str(row["fence"]),',
             ),
             Edit(
-                "publishing/hosted_repo.py", "if self.is_remote and not await", "if False and await"
+                "agentjobs/publishing/hosted_repo.py",
+                "if self.is_remote and not await",
+                "if False and await",
             ),
         ),
     ),
@@ -218,9 +274,10 @@ def mutated(name: str) -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix=f"agentjobs-mutant-{name}-"))
     try:
         # With the compiled modules, which are valid for the copies.
-        shutil.copytree(_SOURCE, directory / "src")
+        for source in SOURCES:
+            shutil.copytree(source, directory / "src", dirs_exist_ok=True)
         for edit in MUTANTS[name].edits:
-            path = directory / "src" / "agentjobs" / edit.module
+            path = directory / "src" / edit.module
             path.write_text(_edited(edit, path))
         yield directory / "src"
     finally:

@@ -15,10 +15,10 @@ from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.protocol.outcomes import Completed, Failed, Kept, KeptWork
-from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.protocol.outcomes import Completed, Failed, Kept, KeptWork
+from agentjobs_runtime.settings import Settings
 from tests.faults import history
 from tests.faults.checker import LEGAL_EVENTS, RETRIES, AcceptedJob, Checker, is_settled
 from tests.faults.deployment import Deployment, WebhookReceiver

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from agentjobs.advisories.registries.hosts import hosts_for
-from agentjobs.agents.builtin_agents import python_files
-from agentjobs.agents.cve_fixer_support import FixerTools, find_fixer_tools
-from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import SandboxPort
-from agentjobs.settings import Settings
+from agentjobs_runtime.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.agents.builtin_agents import python_files
+from agentjobs_worker.agents.cve_fixer_support import FixerTools, find_fixer_tools
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import SandboxPort
 from tests.support.pypi_project import (
     AGENTS_BIN,
     ENTRY,

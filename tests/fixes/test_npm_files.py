@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs.agents.cve_fixer_support import FixerTools, find_fixer_tools
-from agentjobs.sandbox.protocol import DRAFT_FILE
+from agentjobs_runtime.sandboxes.directories import DRAFT_FILE
+from agentjobs_worker.agents.cve_fixer_support import FixerTools, find_fixer_tools
 from tests.support.fixer_project import FixerProject
 from tests.support.npm_project import (
     LODASH,

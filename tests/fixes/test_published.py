@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.settings.registries import public_registry
+from agentjobs_runtime.settings.registries import public_registry
 from tests.support.fix_corpus import Corpus, Project, advisory
 from tests.support.fix_proofs import prove_maven_dependencies
 

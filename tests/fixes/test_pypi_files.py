@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.cve_fixer_support import FixerTools, find_fixer_tools
+from agentjobs_worker.agents.cve_fixer_support import FixerTools, find_fixer_tools
 from tests.support.pypi_project import AGENTS_BIN, HASHES, POETRY, TRAP, Project
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
 from tests.support.attacked_sandbox import AttackedSandbox
 from tests.support.hostile_service import HostileService, hostile_service
 from tests.support.sandbox import unused_uid_base

@@ -4,7 +4,7 @@ import platform
 import socket
 from urllib.parse import urlsplit
 
-from agentjobs.sandbox.syscalls import ARCHITECTURES
+from agentjobs_worker.sandbox.syscalls import ARCHITECTURES
 from tests.support.hostile_service import FinishedJob, HostileService
 
 # Each of these would lead out of a namespace, into another process, or into the kernel.

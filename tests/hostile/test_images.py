@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
-from agentjobs.environments.images.model import Image
+from agentjobs_runtime.environments.images.errors import ImageError, RegistryUnavailable
+from agentjobs_runtime.environments.images.model import Image
 from tests.support.images import MIB, ImagesHarness
 from tests.support.oci_images import Entry, bomb, layer, link, make_image, shell_layer
 from tests.support.scripted_registry import ScriptedRegistry, scripted_registry

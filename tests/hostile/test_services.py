@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments.running_service import ServiceFailed, ServiceTask
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import Sandbox
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.environments.running_service import ServiceFailed, ServiceTask
+from agentjobs_worker.sandbox.protocol import Sandbox
 from tests.support.event_loop import longest_turn
 from tests.support.sandbox import eventually
 from tests.support.services import ECHO, ServiceHarness, echo_service

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.workspace.removal import remove
+from agentjobs_runtime.files.removal import remove
 from tests.support.attacked_sandbox import AttackedSandbox
 from tests.support.environments import EnvironmentService, environment_service
 from tests.support.leftovers import Traces

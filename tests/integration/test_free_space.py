@@ -1,19 +1,20 @@
 """The reserve for the database, on a real file system that fills up."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from agentjobs.free_space import FreeSpace
-from agentjobs.problems import Problem
+from agentjobs_runtime.free_space import FreeSpace
+from agentjobs_runtime.problems import Problem
 from tests.support.bare_bwrap import bare_sandbox
-from tests.support.paths import PROJECT
+from tests.support.paths import SOURCES
 
 FILL = """
 import sys
 from pathlib import Path
-from agentjobs.free_space import MIB, FreeSpace
+from agentjobs_runtime.free_space import MIB, FreeSpace
 disk = Path(sys.argv[1])
 space, reserve = FreeSpace(disk, 8), disk / "reserve"
 space.keep_reserve()
@@ -37,7 +38,7 @@ print("restored")
 
 async def test_the_reserve_is_given_up_on_a_full_disk_and_restored(tmp_path: Path) -> None:
     options = ("--size", str(16 * 1024**2), "--tmpfs", str(tmp_path))
-    environment = {"PYTHONPATH": str(PROJECT / "src")}
+    environment = {"PYTHONPATH": os.pathsep.join(map(str, SOURCES))}
     async with bare_sandbox(
         sys.executable, "-c", FILL, str(tmp_path), options=options, environment=environment
     ) as sandbox:

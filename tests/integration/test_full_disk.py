@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.free_space import describe_read_only
 from agentjobs.store.database import Database, StoreFull, StoreUnavailable, Transaction
 from agentjobs.store.opening import open_unchecked
+from agentjobs_runtime.free_space import describe_read_only
 from tests.support.bare_bwrap import bare_sandbox
-from tests.support.paths import PROJECT
+from tests.support.paths import SOURCES
 from tests.support.postgres import owned_directory, server_command
 
 MIB = 1024**2
-ENVIRONMENT = {"PYTHONPATH": str(PROJECT / "src")}
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(map(str, SOURCES))}
 SQLITE = """
 import asyncio, sys
 from pathlib import Path

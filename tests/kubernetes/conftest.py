@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
 from tests.hostile.conftest import (  # noqa: F401 - the same, with other sandboxes
     _migrated_stores,
     attacked_service,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.kubernetes.configuration import PAUSE_IMAGE
 from tests.kubernetes.image_archives import Image, add_directory, add_file, add_link, write_archive
-from tests.support.paths import PROJECT
+from tests.support.paths import PROJECT, SOURCES
 
 AGENT_IMAGE = "localhost/agentjobs-agent:test"
 BUSYBOX_IMAGE = "localhost/busybox:test"
@@ -90,9 +90,8 @@ def _checkout_layer(directory: Path) -> Path:
         add_link(archive, f"{_VENV}/bin/python3", "/usr/bin/python3")
         settings = f"home = /usr/bin\nversion = {_PYTHON}\n"
         add_file(archive, f"{_VENV}/pyvenv.cfg", settings.encode())
-        for package in ("src/agentjobs", "clients/python/src/agentjobs_client"):
-            source = PROJECT / package
-            archive.add(source, f"{_SITE_PACKAGES}/{source.name}", filter=_owned_by_root)
+        for source in (*SOURCES, PROJECT / "clients" / "python" / "src"):
+            archive.add(source, _SITE_PACKAGES, filter=_owned_by_root)
         add_file(archive, "usr/local/bin/agentjobs-supervisor", SUPERVISOR.read_bytes(), 0o755)
         add_directory(archive, "workspace")
     return path

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agentjobs.sandbox.kubernetes.access import PERMISSIONS, missing_permissions
-from agentjobs.sandbox.kubernetes.cluster import Cluster as Access
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.network_policy import ensure_network_policy
-from agentjobs.sandbox.kubernetes.orphans import delete_orphans
-from agentjobs.sandbox.protocol import RootImage, SandboxUnavailable
+from agentjobs_kubernetes.access import PERMISSIONS, missing_permissions
+from agentjobs_kubernetes.cluster import Cluster as Access
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.network_policy import ensure_network_policy
+from agentjobs_kubernetes.orphans import delete_orphans
+from agentjobs_worker.sandbox.protocol import RootImage, SandboxUnavailable
 from tests.integration.sandbox.kubernetes.test_cluster import *  # noqa: F403 - the same tests
 from tests.integration.sandbox.kubernetes.test_cluster import (
     follow,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import RootImage, SandboxLost, SandboxReport
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.sandbox.protocol import RootImage, SandboxLost, SandboxReport
 from tests.kubernetes import node_faults
 from tests.kubernetes.cluster import Cluster
 from tests.support.kubernetes.kubelet import NO_REGISTRY

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import RootImage
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.sandbox.protocol import RootImage
 from tests.acceptance.test_environment_images import registry  # noqa: F401 - a fixture
 from tests.kubernetes.test_environments import name  # noqa: F401 - a fixture
 from tests.support.image_registry import PASSWORD, USERNAME, ImageRegistry

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.frames import FrameType, encode_frame
-from agentjobs.sandbox.kubernetes.network_policy import ensure_network_policy
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
+from agentjobs_kubernetes.frames import FrameType, encode_frame
+from agentjobs_kubernetes.network_policy import ensure_network_policy
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
 from tests.kubernetes import network_policies
 from tests.kubernetes.cluster import Cluster
 from tests.support.kubernetes.client import ApiClient

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes import layer_cache
+from agentjobs_kubernetes import layer_cache
 from tests.integration.sandbox.kubernetes.test_layer_cache import *  # noqa: F403 - the same tests
 from tests.integration.sandbox.kubernetes.test_layer_cache import CLAIM
 from tests.kubernetes.cluster import Cluster

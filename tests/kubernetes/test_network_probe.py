@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.cluster import Cluster as Access
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.network_probe import probe_network
+from agentjobs_kubernetes.cluster import Cluster as Access
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.network_probe import probe_network
 from tests.kubernetes import network_policies
 from tests.kubernetes.cluster import Cluster
 from tests.support.kubernetes.client import AGENT_IMAGE

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.cluster import Cluster as Access
-from agentjobs.sandbox.kubernetes.followed_pod import FollowedPod
-from agentjobs.sandbox.protocol import ImageUnavailable, RootImage
+from agentjobs_kubernetes.cluster import Cluster as Access
+from agentjobs_kubernetes.followed_pod import FollowedPod
+from agentjobs_worker.sandbox.protocol import ImageUnavailable, RootImage
 from tests.acceptance.test_environment_images import push, registry  # noqa: F401 - a fixture
 from tests.integration.sandbox.kubernetes.test_cluster import (  # noqa: F401 - fixtures
     client,

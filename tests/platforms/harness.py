@@ -11,7 +11,7 @@ from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.gitea.adapter import Gitea
 from agentjobs.forges.http.client import RetryBudget
 from agentjobs.forges.protocol import RepoAddress
-from agentjobs.outbound.guard.sessions import new_session
+from agentjobs_runtime.outbound.guard.sessions import new_session
 from tests.platforms.live_server import ADMIN, LiveServer, call
 from tests.support.forge_adapters import BRANCHES, LOOPBACK, ForgeHarness
 from tests.support.git_commands import git_output

@@ -15,8 +15,8 @@ from agentjobs.forges.protocol import (
     RepoAddress,
     StatusState,
 )
-from agentjobs.workspace.errors import PushRejected
-from agentjobs.workspace.publish import push
+from agentjobs_runtime.mirrors.errors import PushRejected
+from agentjobs_runtime.mirrors.publish import push
 from tests.integration.forges.test_conformance import (  # noqa: F401 - the suite's tests
     test_a_branch_may_have_any_name_that_git_accepts,
     test_a_draft_is_opened_as_a_draft_and_adopted_as_one,

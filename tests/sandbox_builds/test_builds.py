@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
+from agentjobs_worker.agents.builtin_agents import python_files
 from tests.support.builds import (
     CMAKE,
     CPP_PROGRAM,

@@ -6,19 +6,19 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from agentjobs.agents.catalog import build_catalog
-from agentjobs.agents.definitions import Agent
-from agentjobs.agents.invocation import prepare_run
-from agentjobs.agents.model_access import GATEWAY_PORT, model_environment
-from agentjobs.agents.presets.all_presets import watcher_for
-from agentjobs.agents.prompt import JobDetails
-from agentjobs.agents.report import Report, read_report
-from agentjobs.agents.steps import Step
 from agentjobs.gateway.gateway import Gateway
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import Sandbox, SandboxPort, SandboxReport
-from agentjobs.settings import Settings
-from agentjobs.settings.tables import AgentTable
+from agentjobs_runtime.agents.definitions import Agent
+from agentjobs_runtime.agents.prompt import JobDetails
+from agentjobs_runtime.agents.report import Report, read_report
+from agentjobs_runtime.agents.steps import Step
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.tables import AgentTable
+from agentjobs_worker.agents.catalog import build_catalog
+from agentjobs_worker.agents.invocation import prepare_run
+from agentjobs_worker.agents.model_access import GATEWAY_PORT, model_environment
+from agentjobs_worker.agents.presets.all_presets import watcher_for
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import Sandbox, SandboxPort, SandboxReport
 from tests.support.sandbox import unused_uid_base
 
 TASK = "Write the word done into the file out.txt."

@@ -12,11 +12,11 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from agentjobs.environments.broker import Broker
-from agentjobs.environments.brokered_host import BrokeredHost
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.sandbox.ports import SandboxPorts
+from agentjobs_runtime.environments.brokered_host import BrokeredHost
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import new_session
+from agentjobs_worker.environments.broker import Broker
+from agentjobs_worker.sandbox.ports import SandboxPorts
 from tests.support.forge_servers.authority import authorities, tls
 
 SECRET = "s3cret/of+the=organization"

@@ -4,10 +4,10 @@ import platform
 import subprocess
 from pathlib import Path
 
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import SandboxReport
-from agentjobs.sandbox.seccomp import filter_program
-from agentjobs.sandbox.syscalls import ARCHITECTURES
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import SandboxReport
+from agentjobs_worker.sandbox.seccomp import filter_program
+from agentjobs_worker.sandbox.syscalls import ARCHITECTURES
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 C_PROGRAM = """

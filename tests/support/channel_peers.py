@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
-from agentjobs.sandbox.kubernetes.multiplexer import Connection
+from agentjobs_kubernetes.channels import Channel, ConnectionLost
+from agentjobs_kubernetes.multiplexer import Connection
 
 HIGH_WATER_BYTES = 256 * 1024
 

@@ -9,14 +9,14 @@ import typer.main
 
 from agentjobs.cli.commands import COMMANDS, load_command
 from agentjobs.cli.main import app
-from agentjobs.outbound.guard.sessions import load_tls_context
+from agentjobs_runtime.outbound.guard.sessions import load_tls_context
 
 _MODULES = (
     "agentjobs.app.services",
     "agentjobs.cli.admin",
     "agentjobs.organizations.organizations",
     "agentjobs.repos.connect",
-    "agentjobs.sandbox.description",
+    "agentjobs_worker.sandbox.description",
     "agentjobs.store.opening",
     "agentjobs_client",
     # Imported when the first option is parsed.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agentjobs import identifiers
+from agentjobs_runtime import identifiers
 
 ShiftClock = Callable[[float], None]
 """Moves the clock of this machine by some seconds."""

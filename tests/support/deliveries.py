@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.organizations.organizations import Organization
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.concurrency import AttemptKind, ScanCursor, Slots
@@ -13,6 +11,8 @@ from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.queue import LeaseTerms, claim
 from agentjobs.webhooks.record import DisabledEndpoint, FinishedAttempt, record
 from agentjobs.webhooks.retries import decide_outcome
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
 
 LEASE_MS = 30_000
 RETRY_SECONDS = (5, 60, 720)

@@ -7,10 +7,10 @@ from typing import Any
 
 import uvloop
 
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs.webhooks.attempt import WebhookClient
 from agentjobs.webhooks.model import Attempt
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.resolver import Lookup, system_lookup
 from tests.support.bad_receivers import Authority, Behaviour, Receiver, receiver
 
 SETTING = "AGENTJOBS_WEBHOOKS_ALLOW"

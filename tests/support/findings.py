@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
 
 ORGANIZATION = "org_acme"
 # Ecosystem, name and version.

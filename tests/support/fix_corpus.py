@@ -31,10 +31,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from agentjobs.protocol.outcomes import JobFailed
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.cve_fix.cve_fix import plan_cve_fix
 from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
+from agentjobs_runtime.protocol.outcomes import JobFailed
 from tests.support.fix_proofs import Proof, file_kind, prove_each, run_command
 from tests.support.fix_service import fix_runs, repo_of
 from tests.support.fixer_project import run_fixer

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from agentjobs.agents.cve_fixer_support import find_fixer_tools
 from agentjobs.publishing.cve_fix.fix_plan import Fix
+from agentjobs_worker.agents.cve_fixer_support import find_fixer_tools
 from cve_fixer.fix import FIXERS
 from tests.support.fixer_project import TOOLS_PATH
 from tests.support.vulnerable_projects import UV

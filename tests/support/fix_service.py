@@ -11,21 +11,21 @@ from agentjobs.advisories import rows
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.scans import DueScan, scan_repository
 from agentjobs.advisories.version_choice import RegistryVersionChooser
-from agentjobs.agents.catalog import Catalog
-from agentjobs.agents.cve_fixer_support import CVE_FIXER
 from agentjobs.forges.protocol import RepoAddress
 from agentjobs.inventory.indexing import claim_due, index_repository, pom_fetcher
 from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.auto_trigger import reconcile
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo
 from agentjobs.repos.thresholds import set_organization_threshold
-from agentjobs.settings import load
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
 from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_runtime.agents.definitions import CVE_FIXER
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import new_session
+from agentjobs_runtime.settings import load
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
 
 # Registries may have private addresses on the machine of the tests.

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
-from agentjobs.agents.cve_fixer_support import TOOLS_VARIABLE, find_fixer_tools
-from agentjobs.sandbox.protocol import DRAFT_FILE
-from agentjobs.settings.registries import ECOSYSTEMS, public_registry
+from agentjobs_runtime.sandboxes.directories import DRAFT_FILE
+from agentjobs_runtime.settings.registries import ECOSYSTEMS, public_registry
+from agentjobs_worker.agents.builtin_agents import CVE_FIXER_DIRECTORY
+from agentjobs_worker.agents.cve_fixer_support import TOOLS_VARIABLE, find_fixer_tools
 from tests.support.vulnerable_projects import NODE_TOOLS, POETRY
 
 # With the tools that `make` installs for tests.

@@ -27,9 +27,9 @@ from agentjobs.forges.protocol import (
     PullRequestRequest,
     RepoAddress,
 )
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import guarded_socket_factory
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import guarded_socket_factory
 from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.git_remote import GitRemote
 from tests.support.forge_servers.gitea import GiteaServer

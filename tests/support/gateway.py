@@ -11,12 +11,12 @@ import aiohttp
 from agentjobs.gateway.gateway import Gateway
 from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.prices import Prices
-from agentjobs.gateway.upstream import Api, Upstream
 from agentjobs.organizations.budgets import NANOUSD_PER_USD
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.settings.tables import PriceTable
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import new_session
+from agentjobs_runtime.protocol.upstream import Api, Upstream
+from agentjobs_runtime.settings.tables import PriceTable
 from tests.support.model_messages import ModelReply
 from tests.support.model_server import ModelServer, model_server
 from tests.support.stores import add

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from starlette.types import Receive, Scope, Send
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.context import JobsContext
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
 from agentjobs.web.server import bind, server_for
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.git_commands import GitResult, run_git_command
 from tests.support.local_repository import Platform
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentjobs.environments.images.images import Images
-from agentjobs.environments.images.model import Image, RegistryCredential
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.workspace.session import Session
+from agentjobs_runtime.environments.images.model import Image, RegistryCredential
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_worker.environments.images.images import Images
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.workspace.session import Session
 from tests.support.sandbox import unused_uid_base
 
 MIB = 1024**2

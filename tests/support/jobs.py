@@ -3,10 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentjobs.agents.catalog import Catalog
-from agentjobs.agents.definitions import Agent
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
@@ -16,9 +12,13 @@ from agentjobs.jobs.views.queries import get_job, list_events
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.organizations.organizations import create_organization
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.agents.definitions import Agent
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.agents.catalog import Catalog
 
 AGENTS = ["fixer", "pro-fixer"]
 

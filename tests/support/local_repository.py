@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
-from agentjobs.identifiers import new_id
 from agentjobs.local_git.repositories import import_repository, path
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.organizations import Organization, create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.pulls.local_forge import LocalForge
-from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.settings import Settings, load
 from tests.support.git_commands import commit_files, git_output, make_repository
 
 PUBLIC_URL = "https://jobs.example"

@@ -15,10 +15,10 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
-from agentjobs.git.identity import Identity
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.store.database import Database
+from agentjobs_runtime.git.identity import Identity
+from agentjobs_runtime.outbound.guard.addresses import AllowList
 
 
 @dataclass

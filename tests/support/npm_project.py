@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
-from agentjobs.agents.cve_fixer_support import FixerTools
-from agentjobs.settings.registries import public_registry
+from agentjobs_runtime.settings.registries import public_registry
+from agentjobs_worker.agents.builtin_agents import CVE_FIXER_DIRECTORY
+from agentjobs_worker.agents.cve_fixer_support import FixerTools
 from tests.support.paths import PROJECT
 
 REGISTRY = public_registry("npm")

@@ -8,8 +8,6 @@ from typing import Any, cast
 
 import msgspec
 
-from agentjobs.agents.catalog import Catalog
-from agentjobs.clock import now_ms
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.connections.repositories import connect_repositories
@@ -34,8 +32,6 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
-from agentjobs.git.remote import Remote
-from agentjobs.identifiers import new_id
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue.finish import finish_job
@@ -49,12 +45,16 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.platform_sync.sync import PlatformSync
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Completed
 from agentjobs.pulls.platform_pulls import record_pull
-from agentjobs.settings import Settings
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Completed
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import an_agent, claim_job
 
 ORGANIZATION = "default"

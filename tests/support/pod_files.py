@@ -5,9 +5,9 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentjobs.sandbox.kubernetes.download import Received, TransferLimits, download_changes
-from agentjobs.sandbox.kubernetes.upload import upload_tree
-from agentjobs.sandbox.limits import Limits
+from agentjobs_kubernetes.download import Received, TransferLimits, download_changes
+from agentjobs_kubernetes.upload import upload_tree
+from agentjobs_runtime.sandboxes.limits import Limits
 
 LIMITS = Limits(workspace_bytes=64 * 1024**2, file_bytes=16 * 1024**2)
 END = bytes(1024)

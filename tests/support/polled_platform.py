@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.connections.repositories import connect_repositories
@@ -14,11 +13,12 @@ from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.sessions import new_session
 from agentjobs.platform_sync.sync import PlatformSync
-from agentjobs.settings import Settings
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database
+from agentjobs_runtime.outbound.guard.sessions import new_session
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.forge_adapters import LOOPBACK, connection_to, credential_of
 from tests.support.forge_servers.contract_server import ContractServer
 

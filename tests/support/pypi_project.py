@@ -9,10 +9,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
-from agentjobs.agents.cve_fixer_support import FixerTools
-from agentjobs.sandbox.protocol import DRAFT_FILE
-from agentjobs.settings.registries import public_registry
+from agentjobs_runtime.sandboxes.directories import DRAFT_FILE
+from agentjobs_runtime.settings.registries import public_registry
+from agentjobs_worker.agents.builtin_agents import CVE_FIXER_DIRECTORY
+from agentjobs_worker.agents.cve_fixer_support import FixerTools
 from tests.support.paths import PROJECT
 
 REGISTRY = public_registry("pypi")

@@ -12,9 +12,9 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 
-from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from agentjobs.publishing.cve_fix.fix_plan import Fix
-from agentjobs.settings.registries import public_registry
+from agentjobs_runtime.settings.registries import public_registry
+from agentjobs_worker.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from tests.support.fix_proofs import Proof, run_command
 from tests.support.vulnerable_projects import UV
 

@@ -20,7 +20,7 @@ from agentjobs.jobs.queue.queue_model import Arrivals, Backlog, Queue, RunningJo
 from agentjobs.jobs.queue.waiting_organizations import Waiting, share_slots
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.plans import Plans
-from agentjobs.settings.tables import DEFAULT_PLANS
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 SECOND = 1_000
 HOUR = 3_600 * SECOND

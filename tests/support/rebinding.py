@@ -21,12 +21,12 @@ import aiohttp
 
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
-from agentjobs.outbound.egress.tunnel import open_tunnel
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.resolver import new_job_resolver, system_lookup
-from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.outbound.untrusted_http.pool import Origin, Progress, connect
+from agentjobs.webhooks.untrusted_http.pool import Origin, Progress, connect
+from agentjobs_runtime.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs_runtime.outbound.egress.tunnel import open_tunnel
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.resolver import new_job_resolver, system_lookup
+from agentjobs_runtime.outbound.guard.sessions import new_session
 
 PUBLIC = "198.41.0.4"
 INTERNAL = ("127.0.0.1", "10.0.0.1", "169.254.169.254")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from agentjobs.advisories.registries.registry import REGISTRY_APIS, parse_response
-from agentjobs.settings import Settings
-from agentjobs.settings.registries import ECOSYSTEMS
 from agentjobs_dependencies.registries.versions import Published
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.registries import ECOSYSTEMS
 from tests.support.paths import DATA
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

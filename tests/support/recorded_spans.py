@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
-from agentjobs.tracing.spans import set_tracer
+from agentjobs_runtime.tracing.spans import set_tracer
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agentjobs.sandbox.mounts import HOME, WORKSPACE
-from agentjobs.sandbox.protocol import Layer, Sandbox, SandboxReport, SandboxTask
+from agentjobs_runtime.sandboxes.directories import HOME, WORKSPACE
+from agentjobs_worker.sandbox.protocol import Layer, Sandbox, SandboxReport, SandboxTask
 
 _uid_ranges = itertools.count()
 

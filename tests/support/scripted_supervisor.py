@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
-from agentjobs.sandbox.kubernetes.credentials import SUPERVISOR_PORT, Credentials
-from agentjobs.sandbox.kubernetes.multiplexer import Connection
+from agentjobs_kubernetes.channels import Channel, ConnectionLost
+from agentjobs_kubernetes.credentials import SUPERVISOR_PORT, Credentials
+from agentjobs_kubernetes.multiplexer import Connection
 
 
 class ScriptedSupervisor:

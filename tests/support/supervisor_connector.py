@@ -8,8 +8,8 @@ from array import array
 from pathlib import Path
 from socket import AF_INET, AF_UNIX, SCM_RIGHTS, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
-from agentjobs.sandbox.port_listener import enter
+sys.path.insert(0, str(Path(__file__).parents[2] / "worker" / "src"))
+from agentjobs_worker.sandbox.port_listener import enter
 
 WAIT_SECONDS = 60
 

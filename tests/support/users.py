@@ -11,10 +11,10 @@ from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sessions import Origin
 from agentjobs.organizations.users import User, add_user
-from agentjobs.problems import Problem
-from agentjobs.settings import Settings, load
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings, load
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 PLANS = Plans(DEFAULT_PLANS)
 PASSWORD = "correct horse battery"

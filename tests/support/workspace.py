@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentjobs.git.identity import Identity
-from agentjobs.git.remote import Remote
-from agentjobs.workspace.checkout import Checkout, Workspaces
-from agentjobs.workspace.commit import commit_changes
-from agentjobs.workspace.mirror import Mirrors
+from agentjobs_runtime.git.identity import Identity
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_worker.workspace.checkout import Checkout, Workspaces
+from agentjobs_worker.workspace.commit import commit_changes
 from tests.support.workspace_git_server import OriginServer, origin_server
 
 AUTHOR = Identity("agentjobs", "agentjobs@localhost")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +10,9 @@ import msgspec
 import pytest
 import yaml
 
-from agentjobs.settings import Settings
+from agentjobs_runtime.settings import Settings
 from tests.support.documented_blocks import blocks_of
-from tests.support.paths import PROJECT
+from tests.support.paths import PROJECT, VERSION
 
 CHART = PROJECT / "packaging" / "helm" / "agentjobs"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -61,8 +60,7 @@ def objects_in(schema: dict[str, Any], name: str = "") -> Iterator[tuple[str, di
 
 def test_the_chart_has_the_version_of_the_program() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
-    assert (chart["version"], chart["appVersion"]) == (version, version)
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
 
 
 def test_the_schema_accepts_the_default_values() -> None:

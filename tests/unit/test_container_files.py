@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from agentjobs.settings import Settings
+from agentjobs_runtime.settings import Settings
 from tests.support.paths import PROJECT
 
 DIRECTORY = PROJECT / "packaging" / "container"

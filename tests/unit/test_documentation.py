@@ -13,19 +13,19 @@ import pytest
 import yaml
 
 import agentjobs_client
-from agentjobs.agents.catalog import build_catalog
-from agentjobs.agents.presets.all_presets import PRESETS
 from agentjobs.jobs.states import RETRYABLE, STATUSES, TRANSITIONS
 from agentjobs.publishing.hosted_repo import RETRY_SECONDS
 from agentjobs.publishing.retry import BACKOFF_SECONDS
 from agentjobs.repos.configuration import parse_configuration
-from agentjobs.settings import load
 from agentjobs_client import Client
+from agentjobs_runtime.settings import load
+from agentjobs_worker.agents.catalog import build_catalog
+from agentjobs_worker.agents.presets.all_presets import PRESETS
 from scripts.reference.examples import Operation
 from scripts.site_pages import convert
 from tests.support.documented_api import BASE_URL, OPERATIONS, EnoughRequests, example_transport
 from tests.support.documented_blocks import Block, blocks_in
-from tests.support.paths import PROJECT
+from tests.support.paths import PROJECT, SERVICE
 
 
 def test_links_and_pictures_are_rewritten_for_the_site() -> None:
@@ -152,7 +152,7 @@ def test_every_program_with_the_client_runs_on_the_examples_of_the_api(
 
 def test_every_package_is_in_the_architecture() -> None:
     text = (PROJECT / "docs" / "architecture.md").read_text()
-    packages = [path.parent.name for path in (PROJECT / "src" / "agentjobs").glob("*/__init__.py")]
+    packages = [path.parent.name for path in SERVICE.glob("*/__init__.py")]
     assert [name for name in packages if f"`{name}`" not in text] == []
 
 

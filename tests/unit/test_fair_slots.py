@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 import msgspec
 import pytest
 
-from agentjobs.fair_slots import FairSlots, FairTurns
+from agentjobs_runtime.fair_slots import FairSlots, FairTurns
 
 
 class Holders:

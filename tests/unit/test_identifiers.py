@@ -1,7 +1,7 @@
 import os
 
-from agentjobs.clock import iso_utc, now_ms
-from agentjobs.identifiers import first_id_at, new_id, time_of
+from agentjobs_runtime.clock import iso_utc, now_ms
+from agentjobs_runtime.identifiers import first_id_at, new_id, time_of
 
 
 def test_later_identifiers_sort_after_earlier_ones() -> None:

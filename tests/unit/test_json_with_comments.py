@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.json_with_comments import decode_json_with_comments
+from agentjobs_runtime.json_with_comments import decode_json_with_comments
 
 _EXTRAS = (" ", "\n", '// a, ] "\n', '/* " // */', "/**/", "/* a\n* b */")
 _values = st.recursive(

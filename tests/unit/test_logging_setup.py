@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentjobs.logging_setup import (
+from agentjobs_runtime.logging_setup import (
     JsonFormatter,
     LineHandler,
     configure_logging,

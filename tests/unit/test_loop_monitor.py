@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agentjobs.loop_monitor import BUCKETS, INTERVAL_SECONDS, LoopMonitor
+from agentjobs_runtime.loop_monitor import BUCKETS, INTERVAL_SECONDS, LoopMonitor
 from tests.support.git_server import until
 
 

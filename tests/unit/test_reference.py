@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from agentjobs.cli.commands import COMMANDS, load_command
-from agentjobs.settings import Settings
-from agentjobs.settings.load import _OTHER_VARIABLES
 from agentjobs.web.api.error_codes import API_ERRORS
 from agentjobs_client import Client
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.load import _OTHER_VARIABLES
 from scripts.reference.api import render_api
 from scripts.reference.commands import render_commands
 from scripts.reference.curl_examples import curl_example

@@ -18,10 +18,13 @@ from tests.support.paths import PROJECT
 
 SCRIPTS = ("install.py", "dist.py", "release.py")
 COPIES = {
-    "pyproject.toml": (
+    "service/pyproject.toml": (
         '[project]\nversion = "0.2.0"\ndependencies = [\n  "agentjobs-client~=0.2.0",\n]\n'
     ),
-    "clients/python/pyproject.toml": 'version = "0.2.0"\n',
+    **{
+        f"{part}/pyproject.toml": 'version = "0.2.0"\n'
+        for part in ("runtime", "dependencies", "worker", "kubernetes", "clients/python")
+    },
     "clients/python/src/agentjobs_client/version.py": '__version__ = "0.2.0"\n',
     "clients/typescript/package.json": '  "version": "0.2.0",\n',
     "CHANGELOG.md": "## [Unreleased]\n\n## [0.2.0] - 2026-11-17\n",
@@ -107,7 +110,8 @@ def test_a_commit_after_the_release_of_its_version_is_refused(project: Project) 
 @pytest.mark.parametrize(
     "name",
     [
-        "pyproject.toml",
+        "service/pyproject.toml",
+        "worker/pyproject.toml",
         "clients/python/pyproject.toml",
         "clients/python/src/agentjobs_client/version.py",
         "clients/typescript/package.json",
@@ -215,7 +219,8 @@ def required_by(name: str, extras: Iterable[str] = ()) -> set[str]:
 
 def test_the_sbom_lists_what_is_installed_and_nothing_else() -> None:
     pins = runtime_pins((PROJECT / "requirements.lock").read_text())
-    assert set(pins) == required_by("agentjobs") - {"agentjobs-client"}
+    own = {name for name in required_by("agentjobs") if name.startswith("agentjobs-")}
+    assert set(pins) == required_by("agentjobs") - own
     assert "agentjobs-client" in pins["httpx"].required_by
     assert {"agentjobs", "agentjobs-client"} <= pins["msgspec"].required_by
     assert "agentjobs" not in pins["multidict"].required_by

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs import safe_text
+from agentjobs_runtime import safe_text
 
 
 def test_what_no_database_stores_is_replaced() -> None:

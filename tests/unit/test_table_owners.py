@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from agentjobs.cli.orgs.tables import SHARED_TABLES, tenant_tables
 from tests.support.paths import PROJECT
+from tests.support.paths import SERVICE as SOURCE
 
-SOURCE = PROJECT / "src" / "agentjobs"
 # The cache of published poms, a database outside of the store.
 CACHE_TABLES = {"poms"}
 

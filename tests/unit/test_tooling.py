@@ -15,7 +15,7 @@ from scripts import check_locks, check_site
 from scripts.build_platforms import Recipe, rewrite
 from scripts.check_locks import faults_in, required_by
 from scripts.install import uv_settings
-from tests.support.paths import PROJECT
+from tests.support.paths import PROJECT, SOURCES
 
 HASHED = "a==1.0 \\\n    --hash=sha256:00\n"
 
@@ -24,7 +24,7 @@ def test_no_group_has_a_possessive_quantifier():
     """Before Python 3.11.5 they match wrongly (Debian 12 has 3.11.2); an atomic group is equal."""
     files = [
         str(path.relative_to(PROJECT))
-        for source in (PROJECT / "src", PROJECT / "clients" / "python" / "src")
+        for source in (*SOURCES, PROJECT / "clients" / "python" / "src")
         for path in source.rglob("*.py")
         if re.search(r"\)(?:[*+?]|\{[\d,]+\})\+", path.read_text())
     ]
@@ -101,12 +101,25 @@ def test_each_lock_contains_its_packages_and_none_contains_ours():
     assert required == locks
 
 
-def test_server_and_client_have_one_version_and_the_server_requires_it():
-    server, client = (
-        tomllib.loads((PROJECT / name).read_text())["project"] for name in check_locks.PROJECTS
-    )
-    assert server["version"] == client["version"] == agentjobs_client.__version__
-    assert f"agentjobs-client~={client['version']}" in server["dependencies"]
+def test_all_packages_have_one_version_and_require_it_of_each_other():
+    packages = {
+        project["name"]: project
+        for name in check_locks.PROJECTS[1:]
+        for project in [tomllib.loads((PROJECT / name).read_text())["project"]]
+    }
+    version = agentjobs_client.__version__
+    assert {project["version"] for project in packages.values()} == {version}
+    own = [
+        Requirement(text)
+        for project in packages.values()
+        for text in project["dependencies"]
+        if text.startswith("agentjobs")
+    ]
+    assert {requirement.name for requirement in own} == set(packages) - {
+        "agentjobs",
+        "agentjobs-kubernetes",
+    }
+    assert {str(requirement.specifier) for requirement in own} == {f"~={version}"}
 
 
 @pytest.fixture

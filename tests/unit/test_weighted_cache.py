@@ -1,6 +1,6 @@
 """The bounded cache that pages, jobs and registries share."""
 
-from agentjobs.weighted_cache import WeightedCache
+from agentjobs_runtime.weighted_cache import WeightedCache
 
 
 def test_the_least_recently_used_values_are_dropped_first() -> None:

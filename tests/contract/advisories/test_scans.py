@@ -23,10 +23,10 @@ from agentjobs.advisories.version_choice import Choice, choose_version
 from agentjobs.loops.scan_loop import ScanLoop
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.problems import Problem
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.findings import ORGANIZATION, add_repo, due_scans, make_due, set_dependencies
 from tests.support.osv_records import CVSS_HIGH, LATER, record
 

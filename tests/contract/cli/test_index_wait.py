@@ -9,10 +9,10 @@ from agentjobs.cli.repos.index_wait import wait_for_index
 from agentjobs.fleet.processes import SILENT_MS, ProcessInfo, record_heartbeat
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.problems import Problem
 from agentjobs.repos.queries import RepoView, find_repo
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.jobs import insert_repo
 
 NAME = "acme/shop"

@@ -29,12 +29,12 @@ from agentjobs.organizations.organizations import (
 )
 from agentjobs.organizations.pauses import find_pause
 from agentjobs.organizations.plans import Plans
-from agentjobs.problems import Problem
-from agentjobs.protocol.outcomes import Cancelled
-from agentjobs.settings import Settings
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs.store.tenant_rows import TenantTable
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.outcomes import Cancelled
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.jobs import JobHarness
 from tests.support.users import write
 

@@ -10,9 +10,9 @@ from agentjobs.fleet.repositories_directory import MARKER
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.local_git import repositories
 from agentjobs.organizations.audit import AuditFilter, list_entries
-from agentjobs.problems import Problem
-from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings
 from tests.support.jobs import JobHarness, insert_repo
 
 NAME = "acme/shop"

@@ -8,7 +8,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import (
     NewConnection,
@@ -26,14 +25,15 @@ from agentjobs.connections.connections import (
 from agentjobs.connections.rows import count_repositories
 from agentjobs.connections.verify import check_connection, verify_and_add, verify_and_replace
 from agentjobs.forges.protocol import Account, ForgeError
-from agentjobs.identifiers import new_id
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.problems import Problem
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.memory_platform import MemoryRepositories
 
 TOKEN = "good-token"

@@ -9,7 +9,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection, remove_connection
 from agentjobs.connections.repositories import connect_repositories, list_available
@@ -19,11 +18,12 @@ from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.problems import Problem
 from agentjobs.repos.connect import disconnect_repository
 from agentjobs.repos.queries import list_repos
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.memory_platform import MemoryRepositories
 
 SHOP = RemoteRepository("1", "Acme/shop", "trunk")

@@ -15,15 +15,15 @@ from agentjobs.connections.signing import open_signing_key, register_key, set_si
 from agentjobs.connections.verify import check_connection, verify_and_add
 from agentjobs.forges.connection import Connection
 from agentjobs.forges.protocol import Account, ForgeError
-from agentjobs.git.identity import Identity
-from agentjobs.git.signing import SigningKey, fingerprint
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.problems import Problem
-from agentjobs.settings import Settings
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database
+from agentjobs_runtime.git.identity import Identity
+from agentjobs_runtime.git.signing import SigningKey, fingerprint
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.contract.connections.test_connections import a_token, sealing_keys
 from tests.support.memory_platform import MemoryRepositories
 

@@ -12,7 +12,6 @@ from prometheus_client import CollectorRegistry
 from agentjobs.environments import build_queries, builds
 from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.environments.repo_settings import load_repo_settings
-from agentjobs.environments.worker_environments import WorkerEnvironments
 from agentjobs.jobs.environments.build_requests import request_environment_build
 from agentjobs.jobs.environments.status import EnvironmentStatus, can_build, load_status
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
@@ -21,8 +20,9 @@ from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.store.database import Database, Row
 from agentjobs.web.metrics.environments import EnvironmentMetrics
-from agentjobs.worker.environments.requested_builds import RequestedBuilds
-from agentjobs.worker.loops.environment_loop import EnvironmentLoop
+from agentjobs_worker.environments.worker_environments import WorkerEnvironments
+from agentjobs_worker.loops.environment_loop import EnvironmentLoop
+from agentjobs_worker.loops.requested_builds import RequestedBuilds
 from tests.support.jobs import JobHarness
 
 LOCATION = "0123456789abcdef"

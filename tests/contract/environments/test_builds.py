@@ -1,13 +1,13 @@
 """Builds of environments as rows, on both databases."""
 
 from agentjobs.environments import build_queries, builds
-from agentjobs.environments.build import BuildTask
 from agentjobs.environments.build_queries import KEPT_ROWS
 from agentjobs.environments.builds import Finished, NewBuild
-from agentjobs.environments.definition import EnvironmentDefinition
-from agentjobs.environments.key import CacheFile, EnvironmentRequest
-from agentjobs.environments.network import SetupAccess
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.environments.definition import EnvironmentDefinition
+from agentjobs_runtime.environments.key import CacheFile, EnvironmentRequest
+from agentjobs_runtime.environments.setup_access import SetupAccess
+from agentjobs_worker.environments.build import BuildTask
 
 HERE, THERE = "location-a", "location-b"
 

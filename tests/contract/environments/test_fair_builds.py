@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from agentjobs.environments import builds, worker_environments
-from agentjobs.environments.build import BuildTask
+from agentjobs.environments import builds
 from agentjobs.environments.builds import Finished
-from agentjobs.environments.worker_environments import BuildHooks, WorkerEnvironments
 from agentjobs.store.database import Database
+from agentjobs_worker.environments import worker_environments
+from agentjobs_worker.environments.build import BuildTask
+from agentjobs_worker.environments.worker_environments import BuildHooks, WorkerEnvironments
 from tests.contract.environments.test_builds import a_build, a_request, a_task
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agentjobs.environments.snapshots import Snapshots
-from agentjobs.environments.worker_environments import WorkerEnvironments
-from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.store.database import Database
-from agentjobs.worker.run.environment import _fetch_images
+from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_worker.environments.snapshots import Snapshots
+from agentjobs_worker.environments.worker_environments import WorkerEnvironments
+from agentjobs_worker.run.environment import _fetch_images
 from tests.support.images import ImagesHarness
 from tests.support.oci_images import Entry, layer, make_image, shell_layer
 from tests.support.sandbox import eventually

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from agentjobs.environments import build_queries, builds, worker_environments
-from agentjobs.environments.worker_environments import BuildHooks, WorkerEnvironments
-from agentjobs.sandbox.protocol import ImageUnavailable, SandboxError, SandboxLost
+from agentjobs.environments import build_queries, builds
 from agentjobs.store.database import Database
+from agentjobs_worker.environments import worker_environments
+from agentjobs_worker.environments.worker_environments import BuildHooks, WorkerEnvironments
+from agentjobs_worker.sandbox.protocol import ImageUnavailable, SandboxError, SandboxLost
 from tests.contract.environments.test_builds import a_build, a_request, a_task
 
 

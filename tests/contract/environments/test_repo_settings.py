@@ -2,7 +2,6 @@
 
 import pytest
 
-from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
 from agentjobs.environments.repo_settings import (
     RepoSettings,
     load_repo_settings,
@@ -11,9 +10,10 @@ from agentjobs.environments.repo_settings import (
     set_trusted_branches,
 )
 from agentjobs.organizations.audit import AuditFilter, list_entries
-from agentjobs.problems import Problem
 from agentjobs.repos.queries import find_repo
 from agentjobs.store.database import Database
+from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
+from agentjobs_runtime.problems import Problem
 from tests.support.jobs import JobHarness
 
 NAME = "acme/shop"

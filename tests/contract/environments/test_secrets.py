@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments.brokered_host import BrokeredHost
-from agentjobs.environments.images.model import RegistryCredential
 from agentjobs.environments.secret_definition import SecretDefinition, SecretInput, parse_secret
 from agentjobs.environments.secrets import (
     EnvironmentSecret,
@@ -19,9 +17,11 @@ from agentjobs.environments.secrets import (
 )
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
-from agentjobs.problems import Problem
 from agentjobs.repos.connect import disconnect_repository
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.environments.brokered_host import BrokeredHost
+from agentjobs_runtime.environments.images.model import RegistryCredential
+from agentjobs_runtime.problems import Problem
 from tests.support.jobs import JobHarness, insert_repo
 
 VALUE = "npm_0123456789"

@@ -21,11 +21,11 @@ from agentjobs.fleet.processes import (
 from agentjobs.jobs.queue import leases
 from agentjobs.jobs.workers import list_worker_views
 from agentjobs.organizations.sessions import Viewer
-from agentjobs.settings import load
-from agentjobs.settings.digest import OWN_SETTINGS, configuration_digest
-from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, Transaction
 from agentjobs.web.dashboard.notices import notices_for
+from agentjobs_runtime.settings import load
+from agentjobs_runtime.settings.digest import OWN_SETTINGS, configuration_digest
+from agentjobs_runtime.settings.model import Settings
 
 SETTINGS = load({"AGENTJOBS_DATA_DIR": "/nonexistent"})
 

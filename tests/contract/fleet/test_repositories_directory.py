@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs.fleet.repositories_directory import MARKER, RepositoriesDirectory
-from agentjobs.problems import Problem
-from agentjobs.settings import load
 from agentjobs.store.database import Database
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import load
 from tests.support.jobs import JobHarness
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from agentjobs.fleet import repository_lease
 from agentjobs.fleet.repository_lease import changing_repository
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import HeldLease, NamedLease
+from agentjobs_runtime.problems import Problem
 
 
 async def test_changes_to_one_repository_are_serialized(database: Database) -> None:

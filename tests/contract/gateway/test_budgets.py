@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.gateway.ledger import Account, Ledger, Refusal, Reservation, Totals
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import DAY_MS, now_ms
 from tests.support.stores import add
 
 JOB_LIMIT = 1_000

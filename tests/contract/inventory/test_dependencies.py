@@ -11,8 +11,8 @@ from agentjobs.inventory.dependencies import (
     find_indexed_repo,
     list_dependencies,
 )
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database
+from agentjobs_runtime.problems import Problem
 from tests.support.dependencies import COMMIT, fault, package, store_findings, store_index, views
 from tests.support.findings import ORGANIZATION, add_repo
 

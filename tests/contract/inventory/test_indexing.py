@@ -19,11 +19,11 @@ from agentjobs.inventory.indexing import (
 from agentjobs.inventory.model import LanguageLines
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.settings import load
-from agentjobs.settings.model import Settings
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.leases import ClaimLost
+from agentjobs_runtime.settings import load
+from agentjobs_runtime.settings.model import Settings
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.indexing import IndexSetup, index_setup
 from tests.support.workspace import run_git
 

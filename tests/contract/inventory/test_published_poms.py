@@ -13,9 +13,9 @@ from agentjobs.inventory.indexing import (
     read_dependencies,
 )
 from agentjobs.inventory.published_poms import PomFetcher
-from agentjobs.settings import load
-from agentjobs.settings.model import Settings
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.settings import load
+from agentjobs_runtime.settings.model import Settings
 from tests.support.findings import add_repo
 from tests.support.indexing import IndexSetup, index_setup
 

@@ -12,9 +12,9 @@ from agentjobs.jobs.queue.leases import WorkerInfo, list_workers, renew
 from agentjobs.jobs.queue.lost_claims import MAX_ADOPTIONS
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Completed, Failed, LostSandbox
 from agentjobs.store.leases import ClaimLost
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Completed, Failed, LostSandbox
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40

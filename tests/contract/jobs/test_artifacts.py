@@ -2,8 +2,6 @@
 
 import pytest
 
-from agentjobs.agents.artifacts import Artifact
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.results.artifacts import (
@@ -14,10 +12,12 @@ from agentjobs.jobs.results.artifacts import (
 )
 from agentjobs.jobs.results.removal import remove_results
 from agentjobs.organizations.authentication import Caller
-from agentjobs.problems import Problem
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Failed
 from agentjobs.store.leases import ClaimLost
+from agentjobs_runtime.agents.artifacts import Artifact
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Failed
 from tests.support.jobs import JobHarness
 
 LARGE = bytes(range(256)) * 10_000

@@ -12,13 +12,13 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection, find_connection
 from agentjobs.connections.signing import set_signing
 from agentjobs.forges.protocol import Account, ForgeError
-from agentjobs.git.identity import Identity
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.users import ADMINISTRATOR
-from agentjobs.protocol.outcomes import JobFailed
 from agentjobs.publishing.attribution import load_attribution
-from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs_runtime.git.identity import Identity
+from agentjobs_runtime.protocol.outcomes import JobFailed
+from agentjobs_runtime.settings import Settings
 from tests.contract.connections.test_connections import TOKEN, sealing_keys
 from tests.support.memory_platform import MemoryRepositories
 from tests.support.run_fields import RunFields

@@ -1,14 +1,13 @@
 """Vulnerabilities create jobs, one per fix, on both databases."""
 
 import asyncio
+import dataclasses
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from agentjobs.advisories.findings import findings_of_repo
-from agentjobs.agents.catalog import Catalog
-from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest
 from agentjobs.jobs.auto_trigger import fixes_for, reconcile, triggers_for
 from agentjobs.jobs.auto_trigger_rows import FixKey, jobs_for_findings, take_over_fixes
@@ -16,16 +15,18 @@ from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
-from agentjobs.problems import Problem
-from agentjobs.protocol.outcomes import Completed
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import (
     load_thresholds,
     set_organization_threshold,
     set_repo_threshold,
 )
-from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.outcomes import Completed
+from agentjobs_runtime.settings import load
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
 from tests.support.stored_findings import (
     FIXES,
@@ -182,7 +183,7 @@ async def test_a_group_has_only_packages_that_reach_the_threshold(harness: JobHa
 async def test_files_of_tests_and_examples_start_no_job(harness: JobHarness) -> None:
     acme = await harness.organization()
     await set_organization_threshold(harness.db, "acme", "low")
-    fixture = msgspec.structs.replace(
+    fixture = dataclasses.replace(
         dependency("PyPI", "requests", "2.25.0", "examples/requirements.txt"), fixture=True
     )
     repo_id = await add_findings(harness, acme, fixture)

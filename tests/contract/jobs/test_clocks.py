@@ -2,10 +2,10 @@
 
 import pytest
 
-from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.protocol.outcomes import Failed, Released
+from agentjobs_runtime.clock import SECOND_MS, now_ms
+from agentjobs_runtime.protocol.outcomes import Failed, Released
 from tests.support.clock_shift import ShiftClock
 from tests.support.jobs import JobHarness
 

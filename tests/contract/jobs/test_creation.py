@@ -16,9 +16,9 @@ from agentjobs.jobs.queue.lengths import MIN_REMEMBERED, QueueLengths
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.queries import list_events, list_jobs
 from agentjobs.organizations.authentication import Caller
-from agentjobs.problems import Problem
-from agentjobs.settings import Settings
 from agentjobs.store.database import IntegrityError, Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings
 from tests.support.jobs import AGENTS, JobHarness, insert_repo, job_harness
 from tests.support.stores import opened
 

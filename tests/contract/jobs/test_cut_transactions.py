@@ -21,8 +21,11 @@ from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import (
+from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.leases import ClaimLost
+from agentjobs.store.sqlite.database import SqliteDatabase
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import (
     Cancelled,
     Completed,
     Failed,
@@ -31,9 +34,6 @@ from agentjobs.protocol.outcomes import (
     Outcome,
     Released,
 )
-from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.leases import ClaimLost
-from agentjobs.store.sqlite.database import SqliteDatabase
 from tests.faults.checker import LEGAL_EVENTS, letters
 from tests.support.deliveries import DeliveryHarness
 from tests.support.jobs import JobHarness, job_harness

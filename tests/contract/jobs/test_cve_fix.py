@@ -8,15 +8,15 @@ import pytest
 
 from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.version_choice import Choice
-from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.publishing.cve_fix import cve_fix
 from agentjobs.publishing.cve_fix.cve_fix import CveFix
 from agentjobs.publishing.cve_fix.exposure import Exposure
 from agentjobs.publishing.cve_fix.fix_plan import plan_fixes
 from agentjobs.repos.thresholds import set_organization_threshold
-from agentjobs.settings import load
 from agentjobs.store.database import Database
+from agentjobs_runtime.settings import load
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
 from tests.support.recorded_advisories import every_advisory
 from tests.support.stored_findings import FIXES, PYYAML, REQUESTS, add_findings, dependency

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.process import GitError
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.results.diffs import MAX_DIFF_BYTES, load_diff, store_diff
 from agentjobs.jobs.views.detail_queries import DiffSize, load_details
 from agentjobs.local_git.repositories import path as git_path
-from agentjobs.problems import Problem
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.git.process import GitError
+from agentjobs_runtime.problems import Problem
 from tests.support.git_commands import git_output
 from tests.support.jobs import JobHarness
 

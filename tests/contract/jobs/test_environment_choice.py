@@ -7,13 +7,13 @@ import pytest
 
 from agentjobs.environments import builds
 from agentjobs.environments.builds import Finished, NewBuild
-from agentjobs.environments.definition import EnvironmentDefinition
-from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.jobs.queue.environment_holds import hold_jobs
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
-from agentjobs.protocol.outcomes import EnvironmentFailed
 from agentjobs.store.database import Database, Transaction
-from agentjobs.worker.environments.choice import EnvironmentChoice, EnvironmentNotReady
+from agentjobs_runtime.environments.definition import EnvironmentDefinition
+from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_worker.environments.choice import EnvironmentChoice, EnvironmentNotReady
 
 HERE, THERE = "location-a", "location-b"
 REQUEST = EnvironmentRequest(definition=EnvironmentDefinition(setup="make deps"))

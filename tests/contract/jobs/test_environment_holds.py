@@ -2,8 +2,6 @@
 
 from agentjobs.environments import builds
 from agentjobs.environments.builds import Finished, NewBuild
-from agentjobs.environments.definition import EnvironmentDefinition
-from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.environment_holds import (
     BUILD_HOLD_MS,
@@ -13,9 +11,11 @@ from agentjobs.jobs.queue.environment_holds import (
     was_held_for,
 )
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import EnvironmentHold, NotReady
-from agentjobs.worker.environments.holding import build_hooks
+from agentjobs_runtime.environments.definition import EnvironmentDefinition
+from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import EnvironmentHold, NotReady
+from agentjobs_worker.environments.holding import build_hooks
 from tests.support.jobs import AGENTS, JobHarness
 
 REQUEST = EnvironmentRequest(definition=EnvironmentDefinition(setup="make deps"))

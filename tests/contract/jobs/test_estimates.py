@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from agentjobs.clock import now_ms
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
@@ -13,6 +12,7 @@ from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.pauses import pause
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.clock import now_ms
 from tests.support.jobs import AGENTS, JobHarness
 
 SECOND = 1_000

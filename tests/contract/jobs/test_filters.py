@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.jobs.states import STATUSES, JobStatus
 from agentjobs.jobs.views import job_filter
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.clock import now_ms
 from tests.support.jobs import JobHarness, insert_repo
 
 PAY, OPS = {"team": "pay"}, {"team": "ops"}

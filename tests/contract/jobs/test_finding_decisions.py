@@ -9,15 +9,15 @@ from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import count_findings, findings_of_repo, list_findings
 from agentjobs.advisories.packages import find_finding, list_packages
 from agentjobs.advisories.scans import claim_due_scan
-from agentjobs.agents.catalog import Catalog
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.authentication import Caller
-from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import set_organization_threshold
-from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import load
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent, job_harness
 from tests.support.stored_findings import PYYAML, REQUESTS, add_findings
 

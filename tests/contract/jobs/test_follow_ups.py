@@ -15,13 +15,13 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.review import mark_ready
 from agentjobs.organizations.authentication import Caller
-from agentjobs.problems import Problem
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Completed, Failed, JobFailed
 from agentjobs.publishing.previous_pull import load_previous_pull
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Completed, Failed, JobFailed
 from tests.support.jobs import JobHarness, insert_repo
 
 BASE, COMMIT, NEXT = "0" * 40, "1" * 40, "2" * 40

@@ -5,13 +5,13 @@ from collections import Counter
 
 import msgspec
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Failed
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Failed
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import AGENTS, JobHarness, an_agent, insert_repo
 
 DONE = Failed("no_changes", "")

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from agentjobs.clock import DAY_MS
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.queue.claim import may_write_branch
@@ -15,8 +14,11 @@ from agentjobs.jobs.queue.leases import cancel_requests
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
-from agentjobs.protocol.claimed_job import LOCAL, ClaimedJob
-from agentjobs.protocol.outcomes import (
+from agentjobs.store.database import Transaction
+from agentjobs.store.leases import ClaimLost
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs_runtime.protocol.outcomes import (
     Cancelled,
     Completed,
     Failed,
@@ -26,8 +28,6 @@ from agentjobs.protocol.outcomes import (
     Released,
     Unreachable,
 )
-from agentjobs.store.database import Transaction
-from agentjobs.store.leases import ClaimLost
 from tests.support.jobs import JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40

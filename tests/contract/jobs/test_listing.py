@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.model import JobView
 from agentjobs.jobs.rerun import run_again
@@ -17,8 +15,10 @@ from agentjobs.jobs.views.listing import JobPage, list_lines
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.authentication import Caller
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.identifiers import first_id_at, new_id
+from agentjobs_runtime.problems import Problem
 from tests.support.jobs import JobHarness, insert_repo
 
 PERSON = Actor("user", "Ada", "usr_ada", "192.0.2.1")

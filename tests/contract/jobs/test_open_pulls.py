@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from agentjobs.advisories.findings import findings_of_repo
-from agentjobs.agents.catalog import Catalog
 from agentjobs.forges.protocol import PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.inventory.indexing import read_dependencies
 from agentjobs.jobs import open_pulls
@@ -21,15 +20,16 @@ from agentjobs.jobs.open_pulls import OpenPullReader
 from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.local_git import repositories
-from agentjobs.protocol.outcomes import JobFailed
 from agentjobs.publishing.cve_fix.exposure import Exposure
 from agentjobs.publishing.cve_fix.fix_plan import Fix
 from agentjobs.publishing.cve_fix.proposed import leave_out_proposed, remaining_fixes
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import set_organization_threshold
-from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.protocol.outcomes import JobFailed
+from agentjobs_runtime.settings import load
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.git_server import serving
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
 from tests.support.stored_findings import PYYAML, REQUESTS, add_findings

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from agentjobs.advisories.findings import findings_of_repo
-from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.auto_trigger_rows import jobs_for_findings
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.package_fix import fix_package
 from agentjobs.jobs.proposed_fixes import ProposingPull, replace_proposed_fixes
 from agentjobs.organizations.authentication import Caller
-from agentjobs.problems import Problem
 from agentjobs.repos.thresholds import set_organization_threshold
-from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import load
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent, job_harness
 from tests.support.stored_findings import PYYAML, REQUESTS, add_findings, dependency
 

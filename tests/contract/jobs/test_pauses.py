@@ -2,7 +2,6 @@
 
 import pytest
 
-from agentjobs.clock import DAY_MS
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue import waiting_organizations
@@ -14,9 +13,10 @@ from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.pauses import find_pause, load_pauses, pause, resume
-from agentjobs.problems import Problem
-from agentjobs.protocol.outcomes import Completed
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.outcomes import Completed
 from tests.support.jobs import AGENTS, JobHarness
 
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)

@@ -8,8 +8,8 @@ import pytest
 
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.pauses import pause
-from agentjobs.settings import load
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.settings import load
 from tests.support.jobs import job_harness
 
 

@@ -13,11 +13,11 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines
 from agentjobs.organizations.authentication import Caller
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Completed, Kept, KeptWork, Released
 from agentjobs.publishing import phases as run_phases
 from agentjobs.publishing.phases import RunPhases
 from agentjobs.store.database import StoreUnavailable
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Completed, Kept, KeptWork, Released
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40

@@ -2,7 +2,6 @@
 
 import pytest
 
-from agentjobs.clock import DAY_MS
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.platform_outages import (
     REFUSED_RETRY_MS,
@@ -13,9 +12,10 @@ from agentjobs.jobs.queue.platform_outages import (
     record_outage,
 )
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.protocol.claimed_job import LOCAL
-from agentjobs.protocol.outcomes import Kept, KeptWork, Outage, Unreachable
 from agentjobs.store.database import Row, Transaction
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.protocol.claimed_job import LOCAL
+from agentjobs_runtime.protocol.outcomes import Kept, KeptWork, Outage, Unreachable
 from tests.support.jobs import JobHarness
 
 BASE = "1" * 40

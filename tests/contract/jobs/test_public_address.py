@@ -1,8 +1,8 @@
 """Links to pull requests follow the public address of the service."""
 
 from agentjobs.jobs.public_address import follow_public_address
-from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.settings import Settings
 from tests.support.jobs import job_harness
 
 PLATFORM = "https://git.example/acme/shop/pulls/7"

@@ -8,7 +8,6 @@ import asyncpg
 import msgspec
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.disconnect import disconnect_repository
@@ -30,8 +29,13 @@ from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import get_job, list_jobs
 from agentjobs.jobs.views.wait import wait_for_change
-from agentjobs.problems import Problem
-from agentjobs.protocol.outcomes import (
+from agentjobs.store.changes import Signal
+from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import ClaimLost
+from agentjobs.store.opening import open_database
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.outcomes import (
     Cancelled,
     Completed,
     DiskFull,
@@ -39,11 +43,7 @@ from agentjobs.protocol.outcomes import (
     LostSandbox,
     Released,
 )
-from agentjobs.settings import Settings
-from agentjobs.store.changes import Signal
-from agentjobs.store.database import Database, Transaction
-from agentjobs.store.leases import ClaimLost
-from agentjobs.store.opening import open_database
+from agentjobs_runtime.settings import Settings
 from tests.support.jobs import AGENTS, JobHarness, claim_job, job_harness
 
 BASE = "1" * 40

@@ -18,7 +18,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from agentjobs.identifiers import new_id
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claimer import Claimer
@@ -28,9 +27,13 @@ from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.states import FINAL
 from agentjobs.organizations.authentication import Caller
-from agentjobs.problems import Problem
-from agentjobs.protocol.claimed_job import LOCAL, ClaimedJob
-from agentjobs.protocol.outcomes import (
+from agentjobs.store.database import Row, Transaction
+from agentjobs.store.leases import ClaimLost
+from agentjobs.store.opening import open_database
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs_runtime.protocol.outcomes import (
     Cancelled,
     Completed,
     Failed,
@@ -42,10 +45,7 @@ from agentjobs.protocol.outcomes import (
     Released,
     Unreachable,
 )
-from agentjobs.settings import Settings
-from agentjobs.store.database import Row, Transaction
-from agentjobs.store.leases import ClaimLost
-from agentjobs.store.opening import open_database
+from agentjobs_runtime.settings import Settings
 from tests.support.jobs import AGENTS, JobHarness, job_harness
 
 BASE, HEAD = "1" * 40, "2" * 40

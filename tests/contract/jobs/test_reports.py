@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
@@ -12,10 +11,11 @@ from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.authentication import Caller
-from agentjobs.problems import Problem
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Completed, JobReport, Reported
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Completed, JobReport, Reported
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent
 
 BASE = "0" * 40

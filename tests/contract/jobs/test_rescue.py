@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.clock import DAY_MS, SECOND_MS
 from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.logs.chunks import read_chunks
@@ -15,11 +14,12 @@ from agentjobs.jobs.queue.lost_claims import MAX_LOST_IN_PREPARATION
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
-from agentjobs.problems import Problem
-from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.clock import DAY_MS, SECOND_MS
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40

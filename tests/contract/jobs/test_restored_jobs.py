@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.forges.protocol import BranchPull, RemotePull
 from agentjobs.organizations.restores import restore_statements, restored_at
-from agentjobs.protocol.outcomes import Completed
 from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
-from agentjobs.settings import Settings
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.protocol.outcomes import Completed
+from agentjobs_runtime.settings import Settings
 from tests.support.jobs import job_harness
 from tests.support.run_fields import RunFields
 

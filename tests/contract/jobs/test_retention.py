@@ -1,6 +1,5 @@
 """What is pruned and what is kept, on both databases."""
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.gateway.ledger import Account, Ledger
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
 from agentjobs.jobs.queue.finish import finish_job
@@ -9,7 +8,8 @@ from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.run_records import usage_writer
 from agentjobs.jobs.steps.rows import StoredStep, read_steps, store_steps
 from agentjobs.jobs.views.queries import list_jobs
-from agentjobs.protocol.outcomes import Failed
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.protocol.outcomes import Failed
 from tests.support.jobs import JobHarness
 
 

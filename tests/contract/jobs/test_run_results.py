@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from agentjobs.agents.artifacts import Artifact, Artifacts
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.results.artifacts import list_artifacts
 from agentjobs.organizations.authentication import Caller
-from agentjobs.protocol.outcomes import Failed
 from agentjobs.publishing.context import FinishedWork
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
-from agentjobs.worker.run.results import store_results, store_results_at_end
+from agentjobs_runtime.agents.artifacts import Artifact, Artifacts
+from agentjobs_runtime.protocol.outcomes import Failed
+from agentjobs_worker.run.results import store_results, store_results_at_end
 from tests.support.jobs import JobHarness
 from tests.support.run_fields import RunFields
 

@@ -1,6 +1,5 @@
 """What operators see of all organizations: what they use, and why their jobs wait."""
 
-from agentjobs.clock import DAY_MS
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.views.organization_lines import (
@@ -9,9 +8,10 @@ from agentjobs.jobs.views.organization_lines import (
 )
 from agentjobs.jobs.views.service_queue import list_waiting
 from agentjobs.organizations.pauses import pause
-from agentjobs.protocol.claimed_job import LOCAL
-from agentjobs.protocol.outcomes import Outage, Unreachable
 from agentjobs.store.database_facts import read_database_facts
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.protocol.claimed_job import LOCAL
+from agentjobs_runtime.protocol.outcomes import Outage, Unreachable
 from tests.support.jobs import AGENTS, JobHarness, insert_repo
 from tests.support.users import problem_of, write
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from agentjobs.clock import DAY_MS, HOUR_MS
-from agentjobs.identifiers import first_id_at
 from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs_runtime.clock import DAY_MS, HOUR_MS
+from agentjobs_runtime.identifiers import first_id_at
 from tests.support.jobs import JobHarness
 
 # Half an hour after noon.

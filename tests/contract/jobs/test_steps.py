@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from agentjobs.agents.steps import Step
 from agentjobs.gateway.call_report import CallReport
 from agentjobs.gateway.usage import Usage
 from agentjobs.jobs.logs.writer import LogWriter
@@ -26,9 +25,10 @@ from agentjobs.jobs.steps.rows import (
     read_steps,
     store_steps,
 )
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Failed
 from agentjobs.store.database import StoreUnavailable
+from agentjobs_runtime.agents.steps import Step
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Failed
 from tests.support.event_loop import longest_turn
 from tests.support.jobs import JobHarness
 

@@ -11,10 +11,10 @@ from agentjobs.jobs.queue.platform_outages import record_outage
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.organizations import ensure_default
-from agentjobs.protocol.claimed_job import LOCAL
-from agentjobs.protocol.outcomes import EnvironmentHold, Kept, KeptWork, NotReady, Outage
 from agentjobs.repos.scheduling import set_scheduling
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.protocol.claimed_job import LOCAL
+from agentjobs_runtime.protocol.outcomes import EnvironmentHold, Kept, KeptWork, NotReady, Outage
 from tests.support.clock_shift import ShiftClock
 from tests.support.jobs import AGENTS, JobHarness
 

@@ -10,9 +10,9 @@ from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
 from agentjobs.organizations.authentication import Caller
-from agentjobs.protocol.outcomes import Failed, Kept, KeptWork
-from agentjobs.tracing.spans import continue_trace
-from agentjobs.worker.run.trace import record_outcome, run_span
+from agentjobs_runtime.protocol.outcomes import Failed, Kept, KeptWork
+from agentjobs_runtime.tracing.spans import continue_trace
+from agentjobs_worker.run.trace import record_outcome, run_span
 from tests.contract.jobs.test_follow_ups import completed
 from tests.support.jobs import JobHarness
 from tests.support.recorded_spans import recorded_spans

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from agentjobs.clock import DAY_MS
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Outcome, Unreachable
 from agentjobs.publishing.ticket import find_ticket
 from agentjobs.store.database import Transaction
 from agentjobs.tickets.resolve import FoundTicket, Tickets
 from agentjobs.tickets.trackers import NewTracker, add_tracker
-from agentjobs.worker.run.failures import outcome_of
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Outcome, Unreachable
+from agentjobs_worker.run.failures import outcome_of
 from tests.support.jobs import JobHarness
 from tests.support.memory_issues import MemoryIssues
 from tests.support.run_fields import RunFields

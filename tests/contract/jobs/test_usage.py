@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from agentjobs.clock import DAY_MS
-from agentjobs.identifiers import first_id_at
 from agentjobs.jobs.views.usage import GroupBy, Sums, read_usage, total_of
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.identifiers import first_id_at
 from tests.support.jobs import JobHarness
 
 START = 20_000 * DAY_MS

@@ -2,7 +2,7 @@
 
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.warnings import MAX_WARNING_LENGTH, MAX_WARNINGS, add_warnings
-from agentjobs.protocol.outcomes import Released
+from agentjobs_runtime.protocol.outcomes import Released
 from tests.support.jobs import JobHarness
 
 

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.cli.doctor.workers import describe_workers
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
@@ -19,11 +18,12 @@ from agentjobs.jobs.workers import (
 )
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import ensure_default, find_organization
-from agentjobs.problems import Problem
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Completed
 from agentjobs.repos.scheduling import set_scheduling
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Completed
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import AGENTS, JobHarness, an_agent, claim_job
 
 WORKER = WorkerInfo(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.loops.deleted_repos_loop import drop_deleted_repos
-from agentjobs.workspace.checkout import Workspaces
-from agentjobs.workspace.mirror import Mirrors
+from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_worker.workspace.checkout import Workspaces
 from tests.support.jobs import JobHarness
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.fair_slots import FairTurns
 from agentjobs.inventory.indexing import DueRepo, IndexedCommit
 from agentjobs.loops import index_loop
 from agentjobs.loops.index_loop import IndexLoop
-from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.fair_slots import FairTurns
+from agentjobs_runtime.settings import load
 from tests.support.jobs import JobHarness
 from tests.support.stores import until
 

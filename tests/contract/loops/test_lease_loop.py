@@ -19,14 +19,14 @@ from agentjobs.jobs.queue import leases
 from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.protocol.claimed_job import Claim, ClaimedJob
-from agentjobs.protocol.outcomes import Abandoned, Cancelled, Outcome
-from agentjobs.settings import Settings
 from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.store.opening import open_unchecked
 from agentjobs.store.postgresql.database import PostgresqlDatabase
-from agentjobs.worker.loops import lease_loop
-from agentjobs.worker.loops.lease_loop import LeaseLoop
+from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Abandoned, Cancelled, Outcome
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.loops import lease_loop
+from agentjobs_worker.loops.lease_loop import LeaseLoop
 from tests.support.git_server import until
 from tests.support.jobs import AGENTS, JobHarness
 from tests.support.manual_clock import ManualClock

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agentjobs.clock import DAY_MS
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.loops.prune_loop import prune_loop
-from agentjobs.protocol.outcomes import Failed
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.protocol.outcomes import Failed
 from tests.support.clock_shift import ShiftClock
 from tests.support.jobs import JobHarness
 

@@ -10,10 +10,10 @@ from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.organizations.authentication import Caller
-from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.store import contact
 from agentjobs.store.contact import Contact
 from agentjobs.store.database import Database, StoreFull
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE = "1" * 40

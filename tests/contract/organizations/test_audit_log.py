@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.clock import iso_utc
 from agentjobs.organizations.api_keys import create_key, list_keys, revoke_key
 from agentjobs.organizations.audit import (
     SERVICE,
@@ -32,15 +31,11 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, remove_secret, set_secret
 from agentjobs.organizations.setup_network import set_setup_network
 from agentjobs.organizations.users import add_user
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.problems import Problem
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull, get_pull, ready_pull
 from agentjobs.repos.connect import connect_repository, disconnect_repository
 from agentjobs.repos.protected_paths import remove_protection, restore_protection
 from agentjobs.repos.queries import find_repo
-from agentjobs.settings import load
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, StoreError, Transaction
 from agentjobs.webhooks.allowed_addresses import configured_allow_list, with_loopback
 from agentjobs.webhooks.endpoints import (
@@ -53,6 +48,11 @@ from agentjobs.webhooks.ping import send_test
 from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
+from agentjobs_runtime.clock import iso_utc
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import load
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 from tests.support.git_commands import make_repository
 from tests.support.local_repository import Platform, make_platform

@@ -2,15 +2,15 @@
 
 import pytest
 
-from agentjobs.clock import DAY_MS
 from agentjobs.organizations.api_keys import KeyChanges, create_key, edit_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.invitations import find_invitation, invite, list_invitations
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.problems import Problem
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.clock_shift import ShiftClock
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)

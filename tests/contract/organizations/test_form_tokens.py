@@ -2,10 +2,10 @@
 
 import asyncio
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.form_tokens import return_token, use_token
 from agentjobs.organizations.retention import prune_sign_ins
 from agentjobs.store.database import Database
+from agentjobs_runtime.clock import DAY_MS, now_ms
 
 
 async def test_a_token_is_used_once_per_form(database: Database) -> None:

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.audit import Actor, acting_as
 from agentjobs.organizations.invitations import (
     Invitation,
@@ -28,9 +27,10 @@ from agentjobs.organizations.sessions import find_viewer
 from agentjobs.organizations.sign_in import sign_in_with_password
 from agentjobs.organizations.throttle import MAX_PER_PAIR, Attempt, count_attempt
 from agentjobs.organizations.users import User, create_user, find_user
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.problems import Problem
 from tests.support.users import (
     ORIGIN,
     PASSWORD,

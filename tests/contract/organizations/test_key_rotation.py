@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from agentjobs.app.sealed_columns import SEALED_COLUMNS
-from agentjobs.clock import now_ms
 from agentjobs.connections.connections import (
     NewConnection,
     add_connection,
@@ -36,19 +35,20 @@ from agentjobs.organizations.organizations import create_organization, find_orga
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, open_secret, set_secret
-from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.platform_sync.hook_registration import open_registered_secret
-from agentjobs.problems import Problem
 from agentjobs.repos.hook_rows import request_hooks, seal_context, store_secret
 from agentjobs.repos.platform_rows import NewPlatformRepo, insert_platform_repo
-from agentjobs.settings import Settings, load
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from agentjobs.tickets.trackers import NewTracker, add_tracker, open_tracker
 from agentjobs.webhooks.endpoints import remove_endpoint
 from agentjobs.webhooks.registration import add_endpoint
 from agentjobs.webhooks.secret_rotation import check_endpoint_secrets, rotate_secret
 from agentjobs.webhooks.signing import SecretOpener, sealed_secrets
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings, load
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 URL = "https://93.184.215.14/hook"
 

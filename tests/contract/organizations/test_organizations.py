@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.api_keys import (
     KeyChanges,
     create_key,
@@ -25,10 +24,11 @@ from agentjobs.organizations.organizations import (
 )
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.setup_network import set_setup_network
-from agentjobs.problems import Problem
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 PLANS = Plans(DEFAULT_PLANS)
 

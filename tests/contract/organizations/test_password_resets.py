@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations.audit import Actor, acting_as
 from agentjobs.organizations.memberships import add_member, remove_member, set_role
 from agentjobs.organizations.operators import add_operator, list_operators, remove_operator
@@ -28,8 +27,9 @@ from agentjobs.organizations.sign_out import (
 )
 from agentjobs.organizations.throttle import MAX_PER_PAIR, Attempt, count_attempt
 from agentjobs.organizations.users import User, create_user, ensure_administrator, get_user
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.problems import Problem
 from tests.support.users import (
     ORIGIN,
     PASSWORD,

@@ -10,9 +10,9 @@ from agentjobs.organizations.organizations import create_organization, find_orga
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, open_secret, remove_secret, set_secret
-from agentjobs.problems import Problem
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 VALUE = "sk-ant-" + "x1" * 30
 USD = 1_000_000_000

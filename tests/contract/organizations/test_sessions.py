@@ -1,6 +1,5 @@
 """Sessions: the user a token identifies, its lifetime and its end, on both stores."""
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.memberships import add_member, remove_member, set_role
 from agentjobs.organizations.retention import prune_sign_ins
@@ -19,6 +18,7 @@ from agentjobs.organizations.sign_out import (
 )
 from agentjobs.organizations.users import create_user, get_user, rename_user
 from agentjobs.store.database import Database
+from agentjobs_runtime.clock import DAY_MS, now_ms
 from tests.support.users import (
     ORIGIN,
     actions,

@@ -6,7 +6,6 @@ import logging
 import pytest
 from argon2 import PasswordHasher
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.password_changes import set_password
 from agentjobs.organizations.retention import prune_sign_ins
@@ -22,9 +21,10 @@ from agentjobs.organizations.throttle import (
     count_attempt,
 )
 from agentjobs.organizations.users import User, create_user
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.problems import Problem
 from tests.support.users import (
     ORIGIN,
     PASSWORD,

@@ -27,9 +27,9 @@ from agentjobs.organizations.users import (
     normalize_email,
     rename_user,
 )
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.problems import Problem
 from tests.support.users import (
     ORIGIN,
     PASSWORD,

@@ -8,10 +8,10 @@ import pytest
 
 from agentjobs.forges.protocol import BranchPull, ForgeError
 from agentjobs.jobs.context import JobsContext
-from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.pulls.finished_branches import MAX_FAILURES, record_finished_branch
-from agentjobs.settings import load
 from agentjobs.store.database import Database
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.settings import load
 from tests.support.platform_sync import SyncEnvironment, sync_environment
 from tests.support.workspace import WorkspaceHarness, run_git, workspace_harness
 

@@ -25,10 +25,10 @@ from agentjobs.platform_sync.comments import (
     respond_to_comment,
 )
 from agentjobs.platform_sync.refusals import MAX_REFUSALS, Refusals
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Completed
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Completed
 from tests.support.jobs import JobHarness
 
 BASE, COMMIT = "0" * 40, "1" * 40

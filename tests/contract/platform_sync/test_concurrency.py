@@ -9,12 +9,10 @@ from typing import cast
 import msgspec
 import pytest
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.connections.repositories import connect_repositories
 from agentjobs.forges.protocol import Platform, RemoteRepository, RepoAddress
-from agentjobs.git.remote import Remote
 from agentjobs.jobs.context import JobsContext
 from agentjobs.loops import platform_loop
 from agentjobs.loops.platform_loop import PlatformLoop
@@ -22,9 +20,11 @@ from agentjobs.organizations.organizations import create_organization, ensure_de
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync.sync import PlatformSync
-from agentjobs.settings import Settings, load
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.settings import Settings, load
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.platform_sync import FakePlatform
 from tests.support.stores import until
 

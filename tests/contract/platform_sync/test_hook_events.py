@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.forges.hooks import HookEvent
-from agentjobs.git.remote import Remote
 from agentjobs.platform_sync import hook_events
 from agentjobs.platform_sync.claims import claim_due_sync, next_due_at
 from agentjobs.platform_sync.hook_events import (
@@ -15,8 +13,10 @@ from agentjobs.platform_sync.hook_events import (
     prune_hook_events,
     record_hook_delivery,
 )
-from agentjobs.settings import load
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.settings import load
 from tests.support.platform_sync import SHOP, SyncEnvironment, sync_environment
 
 PUSH = HookEvent("push", SHOP)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.connections.connections import list_connections
 from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.platform_sync.hook_choices import register_hooks
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import now_ms
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.state import RepositoryRow
 from tests.support.polled_platform import polled_platform

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from agentjobs.forges.protocol import ForgeError, ForgeFault
-from agentjobs.git.remote import Remote
 from agentjobs.organizations.audit import Actor, AuditFilter, AuditRecord, acting_as, list_entries
 from agentjobs.platform_sync import pull_changes
 from agentjobs.platform_sync.pull_changes import close_platform_pull, merge_platform_pull
-from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import Pull, get_pull
-from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings
 from tests.support.platform_sync import HEAD, SyncEnvironment, sync_environment
 
 NEWER = "c" * 40

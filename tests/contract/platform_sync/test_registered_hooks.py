@@ -13,7 +13,6 @@ from agentjobs.cli.orgs import deletion
 from agentjobs.connections.connections import remove_connection, rotate_hook_secret
 from agentjobs.forges.hooks import HookEvent
 from agentjobs.forges.protocol import ForgeError, RemoteHook
-from agentjobs.git.remote import Remote
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync import hook_choices, hook_removal
@@ -21,12 +20,13 @@ from agentjobs.platform_sync.claims import PlatformRepo, claim_due_sync
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.platform_sync.hook_registration import HookRegistration, open_registered_secret
 from agentjobs.platform_sync.hook_removal import remove_due_hooks, remove_hooks_of_connection
-from agentjobs.problems import Problem
 from agentjobs.repos import hook_rows
 from agentjobs.repos.connect import disconnect_repository
 from agentjobs.repos.hook_rows import HookRow
-from agentjobs.settings import load
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import load
 from tests.support.platform_sync import (
     ORGANIZATION,
     SHOP,

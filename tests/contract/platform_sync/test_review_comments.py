@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.settings import load
 from agentjobs.store.database import Database
+from agentjobs_runtime.settings import load
 from tests.support.platform_sync import SyncEnvironment, sync_environment
 from tests.support.workspace import WorkspaceHarness, workspace_harness
 

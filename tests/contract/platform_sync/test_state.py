@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from agentjobs.git.remote import Remote
 from agentjobs.platform_sync.state import count_by_connection, repos_of_connection, sync_state
-from agentjobs.settings import Settings
 from agentjobs.store.database import Database
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.settings import Settings
 from tests.support.platform_sync import SHOP, sync_environment
 
 

@@ -7,18 +7,18 @@ from typing import cast
 import pytest
 
 from agentjobs.forges.protocol import CommitStatus, ForgeError, RepoAddress
-from agentjobs.git.remote import Remote
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.status_loop import StatusLoop
 from agentjobs.platform_sync.statuses import MAX_REFUSALS, StatusReporter
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Failed
 from agentjobs.pulls import status_rows
 from agentjobs.pulls.status_rows import request_status
-from agentjobs.settings import load
 from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Failed
+from agentjobs_runtime.settings import load
 from tests.support.jobs import claim_job
 from tests.support.platform_sync import BASE, HEAD, SyncEnvironment, sync_environment
 from tests.support.stores import until

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.forges.hooks import HookEvent
 from agentjobs.forges.http.client import ApiError
 from agentjobs.forges.protocol import ForgeError
@@ -16,9 +15,10 @@ from agentjobs.jobs.queue.platform_outages import held_keys, record_outage
 from agentjobs.platform_sync import pulls, sync
 from agentjobs.platform_sync.claims import DUE, claim_due_sync
 from agentjobs.platform_sync.hook_events import record_hook_delivery
-from agentjobs.protocol.outcomes import Outage
-from agentjobs.settings import load
 from agentjobs.store.database import Database
+from agentjobs_runtime.clock import SECOND_MS, now_ms
+from agentjobs_runtime.protocol.outcomes import Outage
+from agentjobs_runtime.settings import load
 from tests.support.clock_shift import ShiftClock
 from tests.support.platform_sync import SHOP, SyncEnvironment, sync_environment
 from tests.support.stores import until

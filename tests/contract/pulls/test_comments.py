@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from agentjobs.organizations.audit import SERVICE, Actor, AuditFilter, acting_as, list_entries
-from agentjobs.problems import Problem
 from agentjobs.pulls import comments
 from agentjobs.pulls.comments import (
     CodePlace,
@@ -18,6 +17,7 @@ from agentjobs.pulls.comments import (
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import PullCursor, close_pull, get_pull, list_pulls
 from agentjobs.store.database import Database, StoreError, Transaction
+from agentjobs_runtime.problems import Problem
 from tests.support.local_repository import Platform, make_platform
 
 ADA = Actor("user", "ada@example.com", "usr_1", "203.0.113.9")

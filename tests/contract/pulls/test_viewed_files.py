@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.clock import now_ms
-from agentjobs.problems import Problem
 from agentjobs.pulls.pulls import Pull, get_pull
 from agentjobs.pulls.viewed_files import RETENTION_MS, list_viewed, mark_viewed, prune_views
 from agentjobs.store.database import Database
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.problems import Problem
 from tests.support.local_repository import make_platform
 
 OLD, NEW = "a" * 40, "b" * 40

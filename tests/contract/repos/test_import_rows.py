@@ -4,11 +4,11 @@ import pytest
 
 from agentjobs.organizations.organizations import Organization, create_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.problems import Problem
 from agentjobs.repos.imports import rows
 from agentjobs.repos.imports.rows import ImportView, dismiss, list_imports
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import pytest
 
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.problems import Problem
 from agentjobs.repos.protected_paths import remove_protection, restore_protection
 from agentjobs.repos.queries import find_repo
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 NAME = "acme/shop"
 

@@ -6,12 +6,12 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.problems import Problem
 from agentjobs.repos.connect import NewRepo, insert_repository
 from agentjobs.repos.queries import find_repo
 from agentjobs.repos.scheduling import set_scheduling
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 NAME = "acme/shop"
 

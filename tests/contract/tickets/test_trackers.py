@@ -11,8 +11,6 @@ from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.problems import Problem
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from agentjobs.tickets.protocol import ResultLink, TicketNotFound, TrackerUnavailable
 from agentjobs.tickets.resolve import TicketQuery, Tickets
@@ -27,6 +25,8 @@ from agentjobs.tickets.trackers import (
     replace_token,
     set_link_back,
 )
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.jobs import insert_repo
 from tests.support.memory_issues import MemoryIssues
 

@@ -5,9 +5,6 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import first_id_at
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database
 from agentjobs.webhooks.events import JOB_COMPLETED
 from agentjobs.webhooks.log import (
@@ -18,6 +15,9 @@ from agentjobs.webhooks.log import (
     list_deliveries,
 )
 from agentjobs.webhooks.model import Attempt
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import first_id_at
+from agentjobs_runtime.problems import Problem
 from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 
 ALL = DeliveryFilter()

@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import maintenance, queue
 from agentjobs.webhooks.concurrency import SlotPool, Slots
@@ -13,6 +12,7 @@ from agentjobs.webhooks.events import EVENTS, JOB_COMPLETED, JOB_FAILED, JOB_QUE
 from agentjobs.webhooks.maintenance import bring_retries_forward, run_maintenance
 from agentjobs.webhooks.queue import release
 from agentjobs.webhooks.signing import signing_at
+from agentjobs_runtime.clock import DAY_MS, now_ms
 from tests.support.clock_shift import ShiftClock
 from tests.support.deliveries import DeliveryHarness, attempt, record_event
 

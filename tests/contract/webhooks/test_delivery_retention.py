@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING, TEST_SEQUENCE
 from agentjobs.webhooks.redelivery import redeliver
 from agentjobs.webhooks.retention import prune_deliveries
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.identifiers import new_id
 from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 from tests.support.jobs import JobHarness
 

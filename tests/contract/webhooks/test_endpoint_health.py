@@ -2,11 +2,11 @@
 
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.identifiers import first_id_at, new_id
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.health import Retries, load_retries
 from agentjobs.webhooks.statistics import SAMPLES_PER_HOUR, load_record
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.identifiers import first_id_at, new_id
 from tests.support.deliveries import DeliveryHarness, attempt
 
 

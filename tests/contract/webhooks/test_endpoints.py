@@ -7,16 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations.invitations import invite, revoke_invitation
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.users import create_user, ensure_administrator
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.problems import Problem
-from agentjobs.settings import load
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks import queue
 from agentjobs.webhooks.allowed_addresses import (
@@ -40,6 +35,11 @@ from agentjobs.webhooks.model import DisabledReason, SealedSecrets, Secrets
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
 from agentjobs.webhooks.signing import SecretOpener
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import load
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.deliveries import record_event
 
 URL = "https://hooks.example.com/agentjobs"

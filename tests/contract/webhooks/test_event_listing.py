@@ -9,8 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.clock import DAY_MS, iso_utc, now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.store.database import Database, Transaction
@@ -27,6 +25,8 @@ from agentjobs.webhooks.events import (
     store_event,
 )
 from agentjobs.webhooks.ping import REPO
+from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
+from agentjobs_runtime.identifiers import new_id
 from tests.support.jobs import JobHarness
 
 Key = tuple[str, int]

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION
-from agentjobs.problems import Problem
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs.webhooks.events import PING, TEST_SEQUENCE, TOPIC
 from agentjobs.webhooks.redelivery import Redelivered, redeliver, redeliver_failed
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.problems import Problem
 from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 from tests.support.stores import until
 

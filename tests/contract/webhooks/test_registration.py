@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.problems import Problem
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.endpoints import Endpoint, disable, find_endpoint, remove_endpoint
 from agentjobs.webhooks.registration import add_endpoint, update_endpoint
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 URL = "https://hooks.example.com/agentjobs"
 OTHER_URL = "https://elsewhere.example.com/hook"

@@ -20,12 +20,12 @@ from agentjobs.advisories.registries.registry import (
     Registry,
 )
 from agentjobs.advisories.version_choice import RegistryVersionChooser
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.settings import Settings
 from agentjobs_dependencies.advisories.model import parse_advisory
 from agentjobs_dependencies.registries import api
 from agentjobs_dependencies.registries.versions import Published, RegistryUnavailable
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import new_session
+from agentjobs_runtime.settings import Settings
 from tests.support.recorded_registries import (
     RESPONSES,
     RegistryServer,

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.catalog import build_catalog
-from agentjobs.agents.invocation import prepare_run
-from agentjobs.agents.prompt import JobDetails
-from agentjobs.agents.report import Report, read_report
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import SandboxReport
-from agentjobs.settings import Settings
+from agentjobs_runtime.agents.prompt import JobDetails
+from agentjobs_runtime.agents.report import Report, read_report
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.agents.catalog import build_catalog
+from agentjobs_worker.agents.invocation import prepare_run
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import SandboxReport
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 

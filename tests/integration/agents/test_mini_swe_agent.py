@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.readiness import check_readiness
 from agentjobs.gateway.ledger import Totals
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
+from agentjobs_worker.agents.readiness import check_readiness
 from tests.support.agent_programs import WRITE, drive
 from tests.support.gateway import REAL_KEY, gateway_harness
 from tests.support.mini_swe_agent import mini, replies_that_write_and_submit

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from agentjobs.agents import result
-from agentjobs.agents.result import result_faults
+from agentjobs_worker.agents import result
+from agentjobs_worker.agents.result import result_faults
 
 
 async def test_a_result_is_checked_in_another_process() -> None:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.settings import Settings
 from tests.support.cli_process import until
 from tests.support.deliveries import DeliveryHarness, attempt
 from tests.support.in_process_cli import InProcessCommandLine

@@ -14,9 +14,9 @@ from agentjobs.jobs.environments.definition_source import load_definition
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.queries import find_repo
-from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.settings import Settings
 from tests.support.git_commands import make_repository
 from tests.support.in_process_cli import InProcessCommandLine
 

@@ -12,9 +12,9 @@ import pytest
 
 from agentjobs.cli.doctor.forges import check_forges
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.settings import load
 from agentjobs.store.opening import open_database
 from agentjobs.tickets.trackers import NewTracker, add_tracker
+from agentjobs_runtime.settings import load
 from tests.support.cli_process import PROGRAM, CommandResult
 from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.forge_servers.faults import forbidden, missing

@@ -12,7 +12,7 @@ import trustme
 
 from agentjobs.cli.doctor.finding import Finding
 from agentjobs.cli.doctor.public_url import try_public_url
-from agentjobs.settings import load
+from agentjobs_runtime.settings import load
 from tests.support.scripted_server import http, scripted_servers, server_tls
 
 PAGE = "<html><h1>Welcome</h1></html>"

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from agentjobs.cli.backup import target
-from agentjobs.clock import now_ms
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.pauses import resume
-from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
 from agentjobs.store.revisions import known_revisions
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.settings import Settings
 from tests.support.cli_process import make_repository
 from tests.support.earlier_schema import migrate_to
 from tests.support.in_process_cli import InProcessCommandLine

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
-from agentjobs.agents.cve_fixer_support import FixerTools, find_fixer_tools
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.agents.builtin_agents import python_files
+from agentjobs_worker.agents.cve_fixer_support import FixerTools, find_fixer_tools
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
 from tests.support.pypi_project import (
     AGENTS_BIN,
     TRAP,

@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from agentjobs.environments import broker as brokers
-from agentjobs.environments.brokered_host import BrokeredHost
-from agentjobs.environments.network import BROKER_PORTS, open_broker
-from agentjobs.gateway import port_server
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.ports import SandboxPorts
+from agentjobs_runtime.environments.brokered_host import BrokeredHost
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.sandbox_http import port_server
+from agentjobs_worker.environments import broker as brokers
+from agentjobs_worker.environments.network import BROKER_PORTS, open_broker
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.ports import SandboxPorts
 from tests.support.brokered import LOOPBACK, SECRET, broker_harness, files
 from tests.support.forge_servers.authority import authorities, tls
 from tests.support.sandbox import SandboxHarness, unused_uid_base

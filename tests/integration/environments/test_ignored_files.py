@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments import ignored_files
-from agentjobs.protocol.outcomes import EnvironmentFailed
-from agentjobs.workspace.checkout import Checkout
+from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_worker.environments import ignored_files
+from agentjobs_worker.workspace.checkout import Checkout
 from tests.support.service import git, sample_repository
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments.images.errors import RegistryUnavailable
+from agentjobs_runtime.environments.images.errors import RegistryUnavailable
 from tests.support.images import UID_BASE, ImagesHarness
 from tests.support.oci_images import Entry, ImageLayout, layer, make_image, shell_layer
 from tests.support.paths import PROJECT

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trustme
 
-from agentjobs.environments.images import registry as registry_module
-from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
-from agentjobs.environments.images.model import RegistryCredential
-from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs_runtime.environments.images.errors import ImageError, RegistryUnavailable
+from agentjobs_runtime.environments.images.model import RegistryCredential
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_worker.environments.images import registry as registry_module
 from tests.support.https_git_server import silent_server
 from tests.support.image_registry import PASSWORD, USERNAME, ImageRegistry
 from tests.support.images import MIB, ImagesHarness

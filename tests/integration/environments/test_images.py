@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments.images import images as images_module
-from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
-from agentjobs.environments.images.model import RegistryCredential
+from agentjobs_runtime.environments.images.errors import ImageError, RegistryUnavailable
+from agentjobs_runtime.environments.images.model import RegistryCredential
+from agentjobs_worker.environments.images import images as images_module
 from tests.support.image_registry import PASSWORD, USERNAME, ImageRegistry, with_password
 from tests.support.images import ImagesHarness
 from tests.support.oci_images import Entry, ImageLayout, busybox_layer, layer, link, make_image

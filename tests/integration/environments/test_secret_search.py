@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments import secret_search
-from agentjobs.environments.secret_search import SearchFailed, find_secret
-from agentjobs.sandbox.slots import MAX_BUILDS
+from agentjobs_runtime.sandboxes.slots import MAX_BUILDS
+from agentjobs_worker.environments import secret_search
+from agentjobs_worker.environments.secret_search import SearchFailed, find_secret
 from tests.support.stores import until
 
 SECRET = "correct-horse-battery"

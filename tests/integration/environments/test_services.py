@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from agentjobs.environments.definition import ServiceDefinition
-from agentjobs.environments.running_service import ServiceFailed, ServiceTask
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import SandboxError, SandboxPort
+from agentjobs_runtime.environments.definition import ServiceDefinition
+from agentjobs_worker.environments.running_service import ServiceFailed, ServiceTask
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.process import ProcessSandbox
+from agentjobs_worker.sandbox.protocol import SandboxError, SandboxPort
 from tests.support.child_processes import children_of, descendants_of
 from tests.support.image_roots import create_image
 from tests.support.sandbox import ProcessMarker, eventually, unused_uid_base
@@ -294,7 +294,7 @@ async def test_an_agent_uses_postgresql(harness: ServiceHarness) -> None:
 _WORKER = """
 import asyncio, sys
 from pathlib import Path
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
 from tests.support.services import ServiceHarness, echo_service
 async def main():
     harness = ServiceHarness(BubblewrapSandbox(int(sys.argv[1])), Path(sys.argv[2]))

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments.snapshots import HOME, WORKSPACE, Snapshot, Snapshots
-from agentjobs.workspace.session import Session
+from agentjobs_worker.environments.snapshots import HOME, WORKSPACE, Snapshot, Snapshots
+from agentjobs_worker.workspace.session import Session
 
 
 def a_snapshot(build_id: str, repo_id: str = "repo_1") -> Snapshot:

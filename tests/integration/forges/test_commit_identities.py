@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentjobs.git.identity import Identity
+from agentjobs_runtime.git.identity import Identity
 from tests.support.forge_adapters import (
     PlatformHarness,
     platform_harness,

@@ -10,9 +10,9 @@ import pytest
 
 from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.git.process import GitError, git
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, basic_authorization
-from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs_runtime.git.process import GitError, git
+from agentjobs_runtime.git.remote import NETWORK_PROTOCOLS, Remote, basic_authorization
+from agentjobs_runtime.outbound.guard.addresses import AllowList
 from tests.support.git_commands import git_output, make_repository
 from tests.support.git_server import until
 from tests.support.https_git_server import HttpsOrigin, https_origin, silent_server

@@ -16,12 +16,12 @@ from agentjobs.forges.git_transport import GitTransport
 from agentjobs.forges.github.adapter import GitHub
 from agentjobs.forges.github.app import TokenCache
 from agentjobs.forges.protocol import CommentCursor, ForgeError, PullRequestRequest, RepoAddress
-from agentjobs.git.process import git
-from agentjobs.git.remote import NETWORK_PROTOCOLS
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.workspace.errors import PushRejected
-from agentjobs.workspace.publish import push
+from agentjobs_runtime.git.process import git
+from agentjobs_runtime.git.remote import NETWORK_PROTOCOLS
+from agentjobs_runtime.mirrors.errors import PushRejected
+from agentjobs_runtime.mirrors.publish import push
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import new_session
 from tests.support.forge_servers.faults import Fault, cut, forbidden, server_error, too_many
 from tests.support.forge_servers.github import GitHubServer, secondary_limit
 from tests.support.forge_servers.state import RepositoryRow

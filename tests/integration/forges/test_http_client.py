@@ -15,8 +15,8 @@ from agentjobs.forges.http import client as api_module
 from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.forges.http.list_bounds import ALL_REPOSITORIES, ListBounds
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import new_session
 from tests.support.https_git_server import server_context
 from tests.support.manual_clock import ManualClock
 

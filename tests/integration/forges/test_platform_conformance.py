@@ -15,17 +15,17 @@ from agentjobs.forges.protocol import (
     RemoteRepository,
     RepoAddress,
 )
-from agentjobs.git.process import GitError, GitResult, git
-from agentjobs.git.refs import has_commit
-from agentjobs.git.remote import NETWORK_PROTOCOLS, Remote, is_access_denied
 from agentjobs.jobs.open_pulls import OpenPullReader, Proposals, ScannedRepo, WantedFix
 from agentjobs.jobs.proposed_fixes import ProposingPull
 from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import refresh_copy
 from agentjobs.local_git.pull_heads import fetch_heads
-from agentjobs.settings import Settings
-from agentjobs.workspace.errors import PushRejected, RepoUnavailable
-from agentjobs.workspace.publish import branch_head, delete_branch, push
+from agentjobs_runtime.git.process import GitError, GitResult, git
+from agentjobs_runtime.git.refs import has_commit
+from agentjobs_runtime.git.remote import NETWORK_PROTOCOLS, Remote, is_access_denied
+from agentjobs_runtime.mirrors.errors import PushRejected, RepoUnavailable
+from agentjobs_runtime.mirrors.publish import branch_head, delete_branch, push
+from agentjobs_runtime.settings import Settings
 from tests.support.forge_adapters import (
     BRANCHES,
     PlatformHarness,

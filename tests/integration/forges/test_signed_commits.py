@@ -12,7 +12,7 @@ from agentjobs.publishing import platform_signing
 from agentjobs.publishing.earlier_attempt import PushedWork
 from agentjobs.publishing.hosted_repo import HostedRepo
 from agentjobs.publishing.platform_signing import sign_by_platform
-from agentjobs.workspace.errors import PushDenied
+from agentjobs_runtime.mirrors.errors import PushDenied
 from tests.support.forge_adapters import PlatformHarness, platform_harness
 from tests.support.forge_servers import push_refusals
 from tests.support.forge_servers.faults import forbidden, server_error, web_page

@@ -11,7 +11,7 @@ from agentjobs.forges.github.adapter import GitHub
 from agentjobs.forges.http.client import ApiError
 from agentjobs.forges.http.traffic import PollsPaused, TrafficRegistry
 from agentjobs.forges.protocol import RepoAddress
-from agentjobs.outbound.guard.sessions import new_session
+from agentjobs_runtime.outbound.guard.sessions import new_session
 from tests.support.forge_adapters import LOOPBACK, connection_to, credential_of
 from tests.support.forge_servers.github import GitHubServer, primary_limit
 from tests.support.manual_clock import ManualClock

@@ -18,10 +18,10 @@ from aiohttp import web
 
 from agentjobs.app.outbound_setup import session_of
 from agentjobs.gateway import gateway as gateways
-from agentjobs.gateway import port_server, requests
-from agentjobs.settings import load
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.sandbox_http import bodies, port_server
+from agentjobs_runtime.settings import load
 from tests.support.gateway import REAL_KEY, GatewayHarness, chat, gateway_harness
 from tests.support.model_messages import ModelReply, Tokens
 from tests.support.model_server import model_server
@@ -179,7 +179,7 @@ async def test_a_model_that_is_not_listed_is_refused(db: Database) -> None:
 async def test_a_body_that_is_too_large_is_refused(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(bodies, "MAX_BYTES", 10_000)
     async with gateway_harness(db, [REPLY]) as harness:
         status, body = await harness.ask(body=chat("x" * 20_000))
         assert (status, body["error"]["code"]) == (413, "request_too_large")
@@ -287,7 +287,7 @@ async def test_a_broken_chunked_body_is_refused(db: Database) -> None:
 async def test_a_body_that_never_completes_times_out(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(bodies, "SILENCE_SECONDS", 0.2)
     async with gateway_harness(db, [REPLY]) as harness:
         host, port = harness.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -299,7 +299,7 @@ async def test_a_body_that_never_completes_times_out(
             answer = await reader.readline()
         writer.close()
         assert b" 408 " in answer
-        assert harness.gateway._body_reader._free == 4 * requests.MAX_BYTES
+        assert harness.gateway._body_reader._free == 4 * bodies.MAX_BYTES
 
 
 async def test_an_unfinished_body_does_not_block_other_requests(db: Database) -> None:

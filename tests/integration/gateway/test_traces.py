@@ -8,7 +8,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as ge
 
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
-from agentjobs.tracing.spans import continue_trace
+from agentjobs_runtime.tracing.spans import continue_trace
 from tests.support.gateway import GatewayHarness, chat, gateway_harness
 from tests.support.model_messages import ModelReply, Tokens
 from tests.support.recorded_spans import recorded_spans

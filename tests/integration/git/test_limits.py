@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.limits import GitLimits, set_git_limits
-from agentjobs.git.process import GitError, git, open_git, stop_git
+from agentjobs_runtime.git.limits import GitLimits, set_git_limits
+from agentjobs_runtime.git.process import GitError, git, open_git, stop_git
 from tests.support.git_bombs import delta_bomb_pack
 from tests.support.workspace import run_git
 

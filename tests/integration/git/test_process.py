@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.child import LoopPipe
-from agentjobs.git.environment import git_environment
-from agentjobs.git.process import GitError, GitTimeout, git, open_git, stop_git
-from agentjobs.git.refs import default_branch, has_commit, list_branches, resolve
-from agentjobs.git.remote import Remote
+from agentjobs_runtime.git.child import LoopPipe
+from agentjobs_runtime.git.environment import git_environment
+from agentjobs_runtime.git.process import GitError, GitTimeout, git, open_git, stop_git
+from agentjobs_runtime.git.refs import default_branch, has_commit, list_branches, resolve
+from agentjobs_runtime.git.remote import Remote
 from tests.support.delivery_attempts import LOOPS, Run
 from tests.support.workspace import run_git
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.signing import COMMITS, SigningKey, fingerprint, sign_commit
+from agentjobs_runtime.git.signing import COMMITS, SigningKey, fingerprint, sign_commit
 from tests.support.git_commands import commit_files, git_output
 from tests.support.signatures import verify_commit
 

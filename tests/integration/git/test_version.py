@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.version import UnsuitableGit, check_git
+from agentjobs_runtime.git.version import UnsuitableGit, check_git
 
 
 @pytest.fixture

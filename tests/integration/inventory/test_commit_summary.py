@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.process import GitError
 from agentjobs.inventory.commit_summary import (
     MAX_FILE_BYTES,
     CommitSummary,
@@ -14,6 +13,7 @@ from agentjobs.inventory.commit_summary import (
     read_commit_summary,
 )
 from agentjobs.repos.configuration import Configuration, ConfigurationError
+from agentjobs_runtime.git.process import GitError
 from tests.support.workspace import Origin, workspace_harness
 
 

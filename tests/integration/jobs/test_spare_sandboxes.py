@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.invocation import create_run_directory
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import SandboxTask
-from agentjobs.worker.run.spare_sandboxes import SpareSandboxes, run_dir_in
-from agentjobs.workspace.checkout import Checkout
+from agentjobs_worker.agents.invocation import create_run_directory
+from agentjobs_worker.run.spare_sandboxes import SpareSandboxes, run_dir_in
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import SandboxTask
+from agentjobs_worker.workspace.checkout import Checkout
 from tests.support.sandbox import eventually, processes_with, unused_uid_base
 from tests.support.workspace import REPO, WorkspaceHarness, workspace_harness
 

@@ -6,7 +6,7 @@ import pytest
 
 from agentjobs.local_git import repositories
 from agentjobs.local_git.repositories import import_repository, remove_repository
-from agentjobs.problems import Problem
+from agentjobs_runtime.problems import Problem
 from tests.support.git_commands import git_output, make_repository
 
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agentjobs.outbound.untrusted_http import pool
+from agentjobs.webhooks.untrusted_http import pool
 from tests.support import bad_receivers as bad
 from tests.support.bad_receivers import in_sequence, receiver, response
 from tests.support.delivery_attempts import AT_MS, BODY, LOOPS, Run, send, webhook_client

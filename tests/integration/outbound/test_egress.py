@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from agentjobs.outbound.egress import egress, policy, proxy
-from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
-from agentjobs.outbound.guard import dial
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.resolver import MAX_JOB_LOOKUPS, Lookup
+from agentjobs_runtime.outbound.egress import egress, policy, proxy
+from agentjobs_runtime.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs_runtime.outbound.guard import dial
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.resolver import MAX_JOB_LOOKUPS, Lookup
 from tests.support.sandbox import eventually
 from tests.support.silent_resolver import silent_resolver
 from tests.support.tls_hello import client_hello, split_records

@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
-from agentjobs.outbound.egress.egress import PROXY_PORT, Egress
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import SandboxPort, SandboxReport
+from agentjobs_runtime.outbound.egress.egress import PROXY_PORT, Egress
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_worker.agents.builtin_agents import python_files
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.process import ProcessSandbox
+from agentjobs_worker.sandbox.protocol import SandboxPort, SandboxReport
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 from tests.support.web_server import WebServer, web_server
 

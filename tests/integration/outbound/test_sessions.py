@@ -10,18 +10,18 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agentjobs.outbound.guard import sessions
-from agentjobs.outbound.guard.addresses import AllowList, BlockedAddress
-from agentjobs.outbound.guard.resolver import MAX_JOB_LOOKUPS, new_job_resolver
-from agentjobs.outbound.guard.sessions import load_tls_context, new_session
+from agentjobs_runtime.outbound.guard import sessions
+from agentjobs_runtime.outbound.guard.addresses import AllowList, BlockedAddress
+from agentjobs_runtime.outbound.guard.resolver import MAX_JOB_LOOKUPS, new_job_resolver
+from agentjobs_runtime.outbound.guard.sessions import load_tls_context, new_session
 from tests.support.silent_resolver import silent_resolver
 from tests.support.web_server import WebServer, web_server
 
 ENDS_WITH_LOOKUPS_UNDER_WAY = """
 import asyncio, threading, uvloop
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.outbound.guard.resolver import new_job_resolver
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import new_session
+from agentjobs_runtime.outbound.guard.resolver import new_job_resolver
 
 begun = []
 

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 import trustme
 
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import new_session
 from tests.support.bad_receivers import Authority, receiver, responds
 from tests.support.delivery_attempts import send, webhook_client
 

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agentjobs.outbound.egress.tunnel import MAX_CONNECTIONS, Tunnel, open_tunnel
-from agentjobs.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.egress.tunnel import MAX_CONNECTIONS, Tunnel, open_tunnel
+from agentjobs_runtime.outbound.guard.addresses import AllowList
 
 HERE = AllowList.parse(["127.0.0.0/8"])
 

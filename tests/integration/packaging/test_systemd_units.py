@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.allowed_calls import ALLOWED
+from agentjobs_worker.sandbox.allowed_calls import ALLOWED
 from tests.support.paths import PROJECT
 
 UNITS = PROJECT / "packaging" / "systemd"

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.local_git.branches import BranchRemoval, JobBranch
 from agentjobs.pulls import branches
@@ -24,6 +23,7 @@ from agentjobs.pulls.maintenance import tidy_repositories
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import now_ms
 from tests.support.git_commands import git_output
 from tests.support.local_repository import Platform, make_platform
 

@@ -8,13 +8,13 @@ import pytest
 
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.jobs.conflict_follow_up import build_prompt
-from agentjobs.problems import Problem
 from agentjobs.pulls.comparison import find_tips
 from agentjobs.pulls.conflicts import mark_conflicts, remove_marks
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.merge_check import check_merge
 from agentjobs.pulls.pulls import close_pull, get_pull
 from agentjobs.store.database import Database
+from agentjobs_runtime.problems import Problem
 from tests.support.git_commands import git_output
 from tests.support.local_repository import Platform, make_platform
 

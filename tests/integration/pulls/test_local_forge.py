@@ -12,12 +12,12 @@ from agentjobs.forges.protocol import ForgeError, MergeMethod
 from agentjobs.local_git.history import commits_between
 from agentjobs.local_git.merge import Merge, merge_into
 from agentjobs.local_git.repositories import import_repository
-from agentjobs.problems import Problem
 from agentjobs.pulls.comparison import load_patch, load_proposal
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import Pull, close_pull, get_pull, list_pulls, ready_pull
 from agentjobs.pulls.pushes import record_push
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.problems import Problem
 from tests.support.git_commands import commit_files, git_output, make_repository
 from tests.support.local_repository import CREDENTIAL, PUBLIC_URL, Platform, make_platform
 

@@ -13,22 +13,22 @@ import msgspec
 import pytest
 
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
-from agentjobs.git.remote import Remote
 from agentjobs.local_git import repositories
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.organizations import Organization, create_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.problems import Problem
 from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.repos.imports import imports, rows
 from agentjobs.repos.imports.imports import Imports
 from agentjobs.repos.imports.progress import MinTransferRate
 from agentjobs.repos.imports.rows import ImportView, list_imports
 from agentjobs.repos.queries import find_repo, list_repos
-from agentjobs.settings import Settings, load
 from agentjobs.store.contact import Contact
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings, load
 from tests.support.git_commands import git_output, make_repository
 from tests.support.git_server import until
 from tests.support.https_git_server import HttpsOrigin, https_origin, silent_server

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import (
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.agents.builtin_agents import python_files
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import (
     SandboxError,
     SandboxInterrupted,
     SandboxPort,
@@ -308,7 +308,7 @@ async def test_ctrl_c_while_the_sandbox_starts_is_not_the_agents_failure(
 _SERVICE = """
 import asyncio, sys
 from pathlib import Path
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 async def main():

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.cgroup import find_delegation
-from agentjobs.sandbox.cgroup_files import NotDelegated
-from agentjobs.sandbox.cgroup_v1 import CgroupsV1, find_delegated_cgroups
-from agentjobs.sandbox.cgroup_v1 import claim as claim_v1
-from agentjobs.sandbox.cgroup_v2 import CgroupsV2, find_delegated_cgroup
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import HostExhausted, SandboxError
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.agents.builtin_agents import python_files
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.cgroup import find_delegation
+from agentjobs_worker.sandbox.cgroup_files import NotDelegated
+from agentjobs_worker.sandbox.cgroup_v1 import CgroupsV1, find_delegated_cgroups
+from agentjobs_worker.sandbox.cgroup_v1 import claim as claim_v1
+from agentjobs_worker.sandbox.cgroup_v2 import CgroupsV2, find_delegated_cgroup
+from agentjobs_worker.sandbox.protocol import HostExhausted, SandboxError
 from tests.support.memory_programs import IS_REFUSED, PREFIX, SEMAPHORES
 from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unused_uid_base
 
@@ -271,8 +271,8 @@ def test_processes_a_killed_service_left_in_v1_die_when_the_next_service_starts(
 _SERVICE = """
 import os, sys
 from pathlib import Path
-from agentjobs.sandbox.cgroup_files import NotDelegated
-from agentjobs.sandbox.cgroup_v2 import claim
+from agentjobs_worker.sandbox.cgroup_files import NotDelegated
+from agentjobs_worker.sandbox.cgroup_v2 import claim
 Path(sys.argv[2]).write_text(str(os.getpid()))
 try:
     claim(Path(sys.argv[1]))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import Sandbox, SandboxError, SandboxPort
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.process import ProcessSandbox
+from agentjobs_worker.sandbox.protocol import Sandbox, SandboxError, SandboxPort
 from tests.support.kubernetes.memory_cluster import memory_cluster_process
 from tests.support.kubernetes.pod_sandbox import pod_sandbox
 from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unused_uid_base

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.cgroup import delegation_command
-from agentjobs.sandbox.description import RLIMITS, describe_sandbox
-from agentjobs.settings import Settings
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.sandbox.cgroup import delegation_command
+from agentjobs_worker.sandbox.description import RLIMITS, describe_sandbox
 
 
 async def test_a_capable_machine_has_no_problems(tmp_path: Path) -> None:
@@ -35,8 +35,8 @@ async def test_a_capable_machine_has_no_problems(tmp_path: Path) -> None:
 async def test_a_machine_without_environments_runs_agents_nevertheless(tmp_path: Path) -> None:
     """A data directory on another overlay, as in a container."""
     script = (
-        "import asyncio, sys; from agentjobs.settings import Settings;"
-        " from agentjobs.sandbox.description import describe_sandbox;"
+        "import asyncio, sys; from agentjobs_runtime.settings import Settings;"
+        " from agentjobs_worker.sandbox.description import describe_sandbox;"
         " found = asyncio.run(describe_sandbox(Settings(data_dir=sys.argv[1])));"
         " print(repr(found.environments), found.problems, found.notes[-1])"
     )

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox import bwrap_command
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.host_shortage import HostShortage
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import HostExhausted, SandboxLost
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.sandbox import bwrap_command
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.host_shortage import HostShortage
+from agentjobs_worker.sandbox.protocol import HostExhausted, SandboxLost
 from tests.support.sandbox import SandboxHarness, eventually, processes_with, unused_uid_base
 
 LIMITS = Limits(processes=24)

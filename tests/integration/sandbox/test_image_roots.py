@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.mounts import HOME, ROOT
-from agentjobs.sandbox.protocol import SandboxError, SandboxPort
+from agentjobs_runtime.sandboxes.directories import HOME, ROOT
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import SandboxError, SandboxPort
 from tests.support.image_roots import create_image, give_image
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 from tests.support.trees import describe_tree

@@ -8,13 +8,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.mounts import HOME, WORKSPACE
-from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import SandboxError, SandboxUnavailable
-from agentjobs.workspace.removal import remove
+from agentjobs_runtime.files.removal import remove
+from agentjobs_runtime.sandboxes.directories import HOME, WORKSPACE
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.agents.builtin_agents import python_files
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.process import ProcessSandbox
+from agentjobs_worker.sandbox.protocol import SandboxError, SandboxUnavailable
 from tests.support.sandbox import (
     ProcessMarker,
     SandboxHarness,
@@ -259,7 +259,7 @@ async def test_a_killed_service_leaves_nothing_that_cannot_be_removed(tmp_path: 
 _SERVICE = """
 import asyncio, sys
 from pathlib import Path
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 async def main():
@@ -278,7 +278,7 @@ def test_a_service_that_the_kernel_kills_first_can_use_layers(tmp_path: Path) ->
     """Its score is higher than that of agents, and only root may lower it."""
     script = (
         "import asyncio, sys; from pathlib import Path;"
-        " from agentjobs.sandbox.bubblewrap import BubblewrapSandbox;"
+        " from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox;"
         f" asyncio.run(BubblewrapSandbox({unused_uid_base()}).check_layers(Path(sys.argv[1])))"
     )
     subprocess.run(

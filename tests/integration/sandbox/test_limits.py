@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.priority import (
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.agents.builtin_agents import python_files
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.priority import (
     MAX_USUAL_SESSIONS,
     SessionPriorities,
     lowered_priority,
 )
-from agentjobs.sandbox.protocol import SandboxReport
+from agentjobs_worker.sandbox.protocol import SandboxReport
 from tests.support.sandbox import ProcessMarker, SandboxHarness, unused_uid_base
 
 MIB = 1024 * 1024

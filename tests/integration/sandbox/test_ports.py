@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from agentjobs.sandbox.ports import MAX_PORTS, SandboxPorts
-from agentjobs.sandbox.protocol import SandboxError, SandboxPort
+from agentjobs_worker.sandbox.ports import MAX_PORTS, SandboxPorts
+from agentjobs_worker.sandbox.protocol import SandboxError, SandboxPort
 from tests.support.bare_bwrap import bare_sandbox
 from tests.support.child_processes import children_of
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import RunOwner, SandboxError, SandboxPort
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import RunOwner, SandboxError, SandboxPort
 from tests.support.sandbox import SandboxHarness, eventually, processes_with, unused_uid_base
 
 UID_BASE = unused_uid_base()
@@ -156,7 +156,7 @@ async def test_a_prepared_sandbox_ends_when_the_service_is_killed(tmp_path: Path
 _SERVICE = """
 import asyncio, sys
 from pathlib import Path
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
 from tests.integration.sandbox.test_prepared import prepare
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.relayed_connections import MAX_CONNECTIONS
+from agentjobs_worker.sandbox.relayed_connections import MAX_CONNECTIONS
 from tests.support.service import wait_until
 
 MIB = 1024 * 1024
 _SECONDS = 60
 _PROGRAM = """
 import socket
-from agentjobs.sandbox.port_relay import relay
+from agentjobs_worker.sandbox.port_relay import relay
 relay(socket.socket(fileno=0))
 """
 

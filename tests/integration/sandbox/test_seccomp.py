@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
-from agentjobs.sandbox.allowed_calls import REFUSED
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.syscalls import ARCHITECTURES
+from agentjobs_worker.agents.builtin_agents import python_files
+from agentjobs_worker.sandbox.allowed_calls import REFUSED
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.syscalls import ARCHITECTURES
 from tests.support.sandbox import SandboxHarness, unused_uid_base
 
 

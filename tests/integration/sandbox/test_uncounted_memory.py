@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.builtin_agents import python_files
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import SandboxReport
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.agents.builtin_agents import python_files
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import SandboxReport
 from tests.support.memory_programs import (
     DATAGRAM_SOCKETS,
     EXITED_LEADER,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import Sandbox
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.process import ProcessSandbox
+from agentjobs_worker.sandbox.protocol import Sandbox
 from tests.support.sandbox import ProcessMarker, SandboxHarness, unused_uid_base
 
 OnLoop = Callable[[Callable[[SandboxHarness], Awaitable[None]]], None]

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.run_records import record_verification
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import Released
-from agentjobs.protocol.verification import Verification
-from agentjobs.settings import load
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import Released
+from agentjobs_runtime.protocol.verification import Verification
+from agentjobs_runtime.settings import load
+from agentjobs_worker.agents.catalog import build_catalog
 from tests.acceptance import test_follow_ups
 from tests.acceptance.test_follow_ups import (
     Setup,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs.jobs.queue.kept_work import keep_work_of_lost_claim
-from agentjobs.protocol.outcomes import KeptWork
 from agentjobs.store.database import Row
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.protocol.outcomes import KeptWork
 from tests.support.postgres import PostgresCluster
 from tests.support.service import StartService, connected, git, pull_requests, wait_until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.environments.snapshots import Snapshot
+from agentjobs_worker.environments.snapshots import Snapshot
 from tests.support.service import StartService, sample_repository, wait_until
 
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)

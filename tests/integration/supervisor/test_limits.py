@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.seccomp import filter_program
-from agentjobs.sandbox.syscalls import ARCHITECTURES
+from agentjobs_worker.sandbox.seccomp import filter_program
+from agentjobs_worker.sandbox.syscalls import ARCHITECTURES
 from tests.support.supervisor import python, running_supervisor, shell
 from tests.support.supervisor_client import archive_of, encoded
 

@@ -13,14 +13,14 @@ from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.sessions import new_session
-from agentjobs.settings.tables import DEFAULT_PLANS
 from agentjobs.store.opening import open_database
 from agentjobs.tickets.jira.tracker import JiraTracker
 from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound
 from agentjobs.tickets.resolve import TicketQuery, Tickets
 from agentjobs.tickets.trackers import NewTracker, add_tracker, find_tracker
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.sessions import new_session
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.faults import Fault
 from tests.support.forge_servers.jira import ACCOUNT, JiraServer

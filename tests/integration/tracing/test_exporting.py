@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 import trustme
 
-from agentjobs.tracing import exporting, spans
-from agentjobs.tracing.exporting import exporting_traces, wants_export
+from agentjobs_runtime.tracing import exporting, spans
+from agentjobs_runtime.tracing.exporting import exporting_traces, wants_export
 from tests.support.otlp_collector import Collector, otlp_collector
 from tests.support.service import wait_until
 
@@ -142,7 +142,7 @@ async def test_without_the_packages_one_warning_says_what_to_install(
 ) -> None:
     configure({ENDPOINT: "http://127.0.0.1:4318"})
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
-    monkeypatch.delitem(sys.modules, "agentjobs.tracing.otlp_export", raising=False)
+    monkeypatch.delitem(sys.modules, "agentjobs_runtime.tracing.otlp_export", raising=False)
     async with exporting_traces():
         assert not spans.is_recording()
     (warning,) = messages(caplog)

@@ -15,9 +15,9 @@ from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.pulls.pulls import get_pull
 from agentjobs.store.database import Database, Transaction
 from agentjobs.web.git import routes
-from agentjobs.workspace.errors import PushRejected
-from agentjobs.workspace.mirror import Mirrors
-from agentjobs.workspace.publish import branch_head, push
+from agentjobs_runtime.mirrors.errors import PushRejected
+from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_runtime.mirrors.publish import branch_head, push
 from tests.support.git_commands import commit_files, git_output
 from tests.support.git_server import GitServer, serving
 from tests.support.local_repository import holds_credential, make_platform

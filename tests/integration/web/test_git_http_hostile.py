@@ -12,13 +12,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agentjobs.git.limits import GitLimits, set_git_limits
-from agentjobs.problems import Problem
 from agentjobs.store.opening import open_database
 from agentjobs.web.git import backend
 from agentjobs.web.git.backend import MAX_NEGOTIATION_BYTES
 from agentjobs.web.git.push_commands import MAX_OPENING_BYTES, pkt_line
 from agentjobs.web.git.slots import MAX_WAITING_PER_SLOT, GitSlots
+from agentjobs_runtime.git.limits import GitLimits, set_git_limits
+from agentjobs_runtime.problems import Problem
 from tests.support.git_bombs import delta_bomb_pack
 from tests.support.git_commands import commit_files, git_output
 from tests.support.git_server import GitServer, running_backends, serving, until

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations.identities import Identity
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.problems import Problem
-from agentjobs.settings import Settings
 from agentjobs.web.openid import OpenId
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings
 from tests.support.openid_provider import (
     ADA,
     CLIENT,

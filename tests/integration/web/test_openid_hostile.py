@@ -12,11 +12,11 @@ import trustme
 from aiohttp import web
 from joserfc import jwk, jwt
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.problems import Problem
-from agentjobs.settings import Settings, SettingsError
 from agentjobs.web.openid import OpenId, exchange
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings, SettingsError
 from tests.support.hostile_openid import DISCOVERY, HostileProvider, basic, hostile_provider
 
 SECRET = "s3cret"

@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import pytest
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.context import JobsContext
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.audit import AuditFilter, list_entries
@@ -17,6 +16,7 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.store.database import Database, Transaction
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.git_commands import git_output
 from tests.support.local_repository import PUBLIC_URL, Platform, make_platform
 from tests.unit.web.service import refusal

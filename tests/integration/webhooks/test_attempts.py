@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.outbound.untrusted_http import pool
 from agentjobs.webhooks import attempt as attempts
 from agentjobs.webhooks.attempt import WebhookClient
+from agentjobs.webhooks.untrusted_http import pool
 from tests.support import bad_receivers as bad
 from tests.support.bad_receivers import Behaviour, receiver, responds
 from tests.support.delivery_attempts import (

@@ -14,10 +14,10 @@ import httpx
 import msgspec
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.webhooks.events import Payload
 from agentjobs.webhooks.model import ClaimedDelivery, SealedSecrets, Secrets
 from agentjobs.webhooks.signing import body_signature, new_secret, signed_headers
+from agentjobs_runtime.clock import now_ms
 from tests.support.paths import PROJECT
 
 PAGE = (PROJECT / "docs" / "webhooks.md").read_text()

@@ -15,14 +15,14 @@ import pytest
 from standardwebhooks import Webhook
 
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.settings import Settings, load
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks import sender
 from agentjobs.webhooks.attempt import WebhookClient
 from agentjobs.webhooks.concurrency import AttemptKind
 from agentjobs.webhooks.sender import Sender
 from agentjobs.webhooks.signing import SecretOpener, new_secret
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.settings import Settings, load
 from tests.support.clock_shift import clock_shifter
 from tests.support.deliveries import DeliveryHarness
 from tests.support.receiver import Received, Receiver, receiver

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.refs import has_commit
-from agentjobs.workspace.bundle import create_bundle, import_bundle
-from agentjobs.workspace.errors import RepoUnavailable
-from agentjobs.workspace.mirror import Mirrors
+from agentjobs_runtime.git.refs import has_commit
+from agentjobs_runtime.mirrors.bundle import create_bundle, import_bundle
+from agentjobs_runtime.mirrors.errors import RepoUnavailable
+from agentjobs_runtime.mirrors.mirror import Mirrors
 from tests.support.workspace import REPO, WorkspaceHarness, run_git, workspace_harness
 
 MIB = 1024**2

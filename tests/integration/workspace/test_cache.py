@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.workspace.checkout import Workspaces
-from agentjobs.workspace.commit import commit_changes
-from agentjobs.workspace.mirror import Mirrors
+from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_worker.workspace.checkout import Workspaces
+from agentjobs_worker.workspace.commit import commit_changes
 from tests.support.workspace import AUTHOR, WorkspaceHarness, run_git, workspace_harness
 
 REPOS = ("repo_one", "repo_two", "repo_three")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from agentjobs.workspace.checkout import Workspaces
-from agentjobs.workspace.copying import IN_PROCESS_ENTRIES
-from agentjobs.workspace.errors import RepoUnavailable
-from agentjobs.workspace.mirror import Mirrors
-from agentjobs.workspace.removal import remove
-from agentjobs.workspace.spares import MAX_SPARES
+from agentjobs_runtime.files.copying import IN_PROCESS_ENTRIES
+from agentjobs_runtime.files.removal import remove
+from agentjobs_runtime.mirrors.errors import RepoUnavailable
+from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_worker.workspace.checkout import Workspaces
+from agentjobs_worker.workspace.spares import MAX_SPARES
 from tests.support.workspace import FILES, REPO, WorkspaceHarness, run_git, workspace_harness
 
 SOME_UID = 900_001

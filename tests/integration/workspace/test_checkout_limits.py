@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git import blocking
-from agentjobs.git.blocking import GitReadError, list_files
 from agentjobs.inventory.commit_summary import read_commit_summary
-from agentjobs.workspace import checkout_limits
-from agentjobs.workspace.checkout import Workspaces
-from agentjobs.workspace.checkout_limits import CheckoutLimits
-from agentjobs.workspace.copying import measure_tree
-from agentjobs.workspace.errors import RepoUnavailable
-from agentjobs.workspace.mirror import DAMAGE_FILE
+from agentjobs_runtime.files.copying import measure_tree
+from agentjobs_runtime.git import blocking
+from agentjobs_runtime.git.blocking import GitReadError, list_files
+from agentjobs_runtime.mirrors import checkout_limits
+from agentjobs_runtime.mirrors.checkout_limits import CheckoutLimits
+from agentjobs_runtime.mirrors.errors import RepoUnavailable
+from agentjobs_runtime.mirrors.mirror import DAMAGE_FILE
+from agentjobs_worker.workspace.checkout import Workspaces
 from tests.support.git_bombs import commit_attribute_bomb, commit_tree_bomb
 from tests.support.workspace import REPO, WorkspaceHarness, workspace_harness
 

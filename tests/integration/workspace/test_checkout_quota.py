@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.workspace import checkout_quota
-from agentjobs.workspace.checkout import Workspaces
-from agentjobs.workspace.checkout_limits import CheckoutLimits
-from agentjobs.workspace.copying import measure_tree
-from agentjobs.workspace.errors import RepoUnavailable
+from agentjobs_runtime.files.copying import measure_tree
+from agentjobs_runtime.mirrors.checkout_limits import CheckoutLimits
+from agentjobs_runtime.mirrors.errors import RepoUnavailable
+from agentjobs_worker.workspace import checkout_quota
+from agentjobs_worker.workspace.checkout import Workspaces
 from tests.support.workspace import REPO, WorkspaceHarness, workspace_harness
 
 MIB = 1024**2

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.workspace import tree_scan
-from agentjobs.workspace.checkout import Checkout
-from agentjobs.workspace.errors import UnsafeChange
+from agentjobs_runtime.mirrors.errors import UnsafeChange
+from agentjobs_worker.workspace import tree_scan
+from agentjobs_worker.workspace.checkout import Checkout
 from tests.support.workspace import WorkspaceHarness, run_git, workspace_harness
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 12\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.limits import GitLimits, set_git_limits
-from agentjobs.workspace.commit import MAX_SMALL_ENTRIES
-from agentjobs.workspace.errors import UnsafeChange
-from agentjobs.workspace.mirror import INCOMING_PREFIX
+from agentjobs_runtime.git.limits import GitLimits, set_git_limits
+from agentjobs_runtime.mirrors.errors import UnsafeChange
+from agentjobs_runtime.mirrors.mirror import INCOMING_PREFIX
+from agentjobs_worker.workspace.commit import MAX_SMALL_ENTRIES
 from tests.support.event_loop import longest_turn
 from tests.support.git_server import until
 from tests.support.workspace import WorkspaceHarness, workspace_harness

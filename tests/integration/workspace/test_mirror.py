@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.remote import Remote
-from agentjobs.workspace.errors import BaseBranchMissing, RepoUnavailable
-from agentjobs.workspace.mirror import Mirrors
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.mirrors.errors import BaseBranchMissing, RepoUnavailable
+from agentjobs_runtime.mirrors.mirror import Mirrors
 from tests.support.workspace import REPO, WorkspaceHarness, run_git, workspace_harness
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs.workspace.patterns import Pattern, fold_path
+from agentjobs_runtime.repo_files.patterns import Pattern, fold_path
 
 NAMES = st.sampled_from(["a", "b", "ab", "abc", ".x"])
 PIECES = st.sampled_from(["a", "b", "ab", "*", "a*", "?", "**", "[ab]", "*b"])

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.git.identity import Identity
-from agentjobs.git.remote import Remote
-from agentjobs.workspace.commit import commit_changes
-from agentjobs.workspace.errors import PushRejected, RepoUnavailable, UnsafeChange
-from agentjobs.workspace.publish import branch_head, push
+from agentjobs_runtime.git.identity import Identity
+from agentjobs_runtime.git.remote import Remote
+from agentjobs_runtime.mirrors.errors import PushRejected, RepoUnavailable, UnsafeChange
+from agentjobs_runtime.mirrors.publish import branch_head, push
+from agentjobs_worker.workspace.commit import commit_changes
 from tests.support.child_processes import descendants_of
 from tests.support.workspace import AUTHOR, REPO, WorkspaceHarness, run_git, workspace_harness
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.workspace import tree_repair
-from agentjobs.workspace.copying import IN_PROCESS_ENTRIES, copy_tree
-from agentjobs.workspace.tree_repair import repair_tree
+from agentjobs_runtime.files.copying import IN_PROCESS_ENTRIES, copy_tree
+from agentjobs_worker.workspace import tree_repair
+from agentjobs_worker.workspace.tree_repair import repair_tree
 from tests.support.workspace import WorkspaceHarness, run_git, workspace_harness
 
 LARGE = {f"d{number % 9}/f{number}": b"%d\n" % number for number in range(IN_PROCESS_ENTRIES + 50)}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
-from agentjobs.sandbox.protocol import RunOwner, SandboxTask
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
+from agentjobs_worker.sandbox.protocol import RunOwner, SandboxTask
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):

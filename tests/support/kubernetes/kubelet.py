@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentjobs.workspace.removal import remove
+from agentjobs_runtime.files.removal import remove
 from tests.support.kubernetes.objects import ApiError, Object, Objects, timestamp
 from tests.support.kubernetes.pod_network import PodAddress, SocketOpener
 from tests.support.kubernetes.pod_process import ContainerProcess

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agentjobs.workspace.removal import remove
+from agentjobs_runtime.files.removal import remove
 from tests.support.kubernetes.api_server import ApiServer, Target
 from tests.support.kubernetes.kubelet import Kubelet
 from tests.support.kubernetes.objects import Objects

@@ -15,8 +15,9 @@ import threading
 from ipaddress import IPv4Address
 from pathlib import Path
 
-import agentjobs
-from agentjobs.sandbox.port_listener import enter
+import agentjobs_runtime
+import agentjobs_worker
+from agentjobs_worker.sandbox.port_listener import enter
 
 PORT = 8463
 _ADDRESSES = (int(IPv4Address("127.64.0.1")), int(IPv4Address("127.127.255.254")))
@@ -33,7 +34,9 @@ class SocketOpener:
     def __init__(self) -> None:
         self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
-        paths = [str(Path(__file__).parents[3]), str(Path(agentjobs.__file__).parents[1])]
+        packages = (agentjobs_runtime, agentjobs_worker)
+        paths = [str(Path(package.__path__[0]).parent) for package in packages]
+        paths.append(str(Path(__file__).parents[3]))
         with other:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, *paths],

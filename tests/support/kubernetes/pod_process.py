@@ -8,8 +8,8 @@ import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from agentjobs.sandbox.mounts import PATH, account_files, hosts_file, system_view
-from agentjobs.sandbox.ports import open_network
+from agentjobs_worker.sandbox.mounts import PATH, account_files, hosts_file, system_view
+from agentjobs_worker.sandbox.ports import open_network
 from tests.support.kubernetes.objects import Object
 
 SUPERVISOR = Path(__file__).parents[3] / ".supervisor" / "agentjobs-supervisor"

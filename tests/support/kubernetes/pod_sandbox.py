@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
 from tests.support.kubernetes.client import AGENT_IMAGE, ApiClient
 
 

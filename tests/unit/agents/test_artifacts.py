@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents import artifacts
-from agentjobs.agents.artifacts import MAX_ARTIFACT_BYTES, media_type_of, read_artifacts
+from agentjobs_runtime.agents import artifacts
+from agentjobs_runtime.agents.artifacts import MAX_ARTIFACT_BYTES, media_type_of, read_artifacts
 
 MIB = 1024**2
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from agentjobs.agents.catalog import Catalog, build_catalog
-from agentjobs.agents.definitions import ModelAccess, named_files
-from agentjobs.sandbox.protocol import Placement
-from agentjobs.settings import Settings, SettingsError
-from agentjobs.settings.tables import AgentTable, PlanTable
+from agentjobs_runtime.agents.definitions import ModelAccess, named_files
+from agentjobs_runtime.sandboxes.placement import Placement
+from agentjobs_runtime.settings import Settings, SettingsError
+from agentjobs_runtime.settings.tables import AgentTable, PlanTable
+from agentjobs_worker.agents.catalog import Catalog, build_catalog
 
 
 def catalog_of(*tables: AgentTable, **settings: Any) -> Catalog:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.agents.cve_fixer_support import can_fix
 from agentjobs_dependencies.formats.kinds import READERS, kind_of
+from cve_fixer.fix import can_fix
 
 REPORTED_ONLY = {
     *("setup.cfg", "Pipfile", "Cargo.toml"),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agentjobs.agents.prompt import MAX_PROMPT_BYTES, JobDetails, PreviousPull, build_prompt
+from agentjobs_runtime.agents.prompt import MAX_PROMPT_BYTES, JobDetails, PreviousPull, build_prompt
 
 
 def prompt_of(pull: PreviousPull | None, request: str = "Now test it.", **changes: Any) -> str:

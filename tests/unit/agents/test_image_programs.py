@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from agentjobs.agents.catalog import Catalog, build_catalog
-from agentjobs.agents.image_programs import PYTHON, ImagePrograms
-from agentjobs.agents.readiness import check_agents
-from agentjobs.sandbox.protocol import SandboxError
-from agentjobs.settings import Settings
-from agentjobs.settings.tables import AgentTable
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.tables import AgentTable
+from agentjobs_worker.agents.catalog import Catalog, build_catalog
+from agentjobs_worker.agents.image_programs import PYTHON, ImagePrograms
+from agentjobs_worker.agents.readiness import check_agents
+from agentjobs_worker.sandbox.protocol import SandboxError
 
 IMAGE = "registry.example.com/agents:1"
 
@@ -141,7 +141,7 @@ def test_a_preset_runs_the_program_of_the_image() -> None:
 
 @pytest.mark.parametrize(
     ("agent_id", "module"),
-    [("lint-fixer", "agentjobs.agents.builtin.lint_fixer"), ("cve-fixer", "cve_fixer")],
+    [("lint-fixer", "agentjobs_worker.agents.builtin.lint_fixer"), ("cve-fixer", "cve_fixer")],
 )
 def test_a_built_in_agent_runs_with_the_python_of_the_image(agent_id: str, module: str) -> None:
     agent = catalog().get(agent_id)

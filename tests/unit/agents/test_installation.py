@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.definitions import Agent
-from agentjobs.agents.installation import NotInstalled, find_installation, resolve_preset
-from agentjobs.agents.presets.all_presets import PRESETS
-from agentjobs.agents.readiness import Versions, check_readiness, is_older
-from agentjobs.sandbox.protocol import SandboxError
+from agentjobs_runtime.agents.definitions import Agent
+from agentjobs_worker.agents.installation import NotInstalled, find_installation, resolve_preset
+from agentjobs_worker.agents.presets.all_presets import PRESETS
+from agentjobs_worker.agents.readiness import Versions, check_readiness, is_older
+from agentjobs_worker.sandbox.protocol import SandboxError
 from tests.support.agent_programs import declared
 
 

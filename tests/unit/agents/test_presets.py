@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies
 
-from agentjobs.agents.definitions import Agent, ModelAccess
-from agentjobs.agents.model_access import model_environment
-from agentjobs.agents.presets.all_presets import PRESETS, watcher_for
-from agentjobs.agents.presets.event_stream import MAX_EVENT_BYTES
-from agentjobs.agents.run_watcher import RunWatcher
-from agentjobs.agents.steps import Step
-from agentjobs.sandbox.protocol import SandboxReport
+from agentjobs_runtime.agents.definitions import Agent, ModelAccess
+from agentjobs_runtime.agents.steps import Step
+from agentjobs_worker.agents.model_access import model_environment
+from agentjobs_worker.agents.presets.all_presets import PRESETS, watcher_for
+from agentjobs_worker.agents.presets.event_stream import MAX_EVENT_BYTES
+from agentjobs_worker.agents.run_watcher import RunWatcher
+from agentjobs_worker.sandbox.protocol import SandboxReport
 
 MODEL = ModelAccess(api="openai", url="https://api.openai.com", secret="OPENAI_API_KEY", name="m")
 

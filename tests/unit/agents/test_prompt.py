@@ -3,7 +3,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.agents.prompt import (
+from agentjobs_runtime.agents.prompt import (
     MAX_PROMPT_BYTES,
     TRUNCATION_NOTICE,
     JobDetails,

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.report import MAX_REPORT_BYTES, Report, read_report
+from agentjobs_runtime.agents.report import MAX_REPORT_BYTES, Report, read_report
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.agents.presets.all_presets import PRESETS
-from agentjobs.agents.presets.event_stream import MAX_BLOCKS
-from agentjobs.agents.presets.tool_steps import message_step, script_of, tool_step
-from agentjobs.agents.steps import Step, duration_of, exit_code_of
+from agentjobs_runtime.agents.steps import Step, duration_of, exit_code_of
+from agentjobs_worker.agents.presets.all_presets import PRESETS
+from agentjobs_worker.agents.presets.event_stream import MAX_BLOCKS
+from agentjobs_worker.agents.presets.tool_steps import message_step, script_of, tool_step
 from tests.support.paths import DATA
 
 RECORDED = DATA / "agent_events"

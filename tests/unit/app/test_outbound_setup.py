@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from agentjobs.app.outbound_setup import certificates_of
-from agentjobs.settings import SettingsError, load
+from agentjobs_runtime.settings import SettingsError, load
 
 
 def test_a_machine_without_data_gets_a_bundle_with_the_operators_certificates(

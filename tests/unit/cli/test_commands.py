@@ -15,12 +15,12 @@ from agentjobs.cli.jobs.text import details
 from agentjobs.cli.main import main
 from agentjobs.cli.output import print_json, print_note, print_result, print_table
 from agentjobs.cli.pulls import _answer_conflict
-from agentjobs.free_space import describe_read_only
-from agentjobs.problems import Problem
-from agentjobs.settings import SettingsError
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.postgresql.address import display_address, is_local_address
 from agentjobs_client import ApiError, Job
+from agentjobs_runtime.free_space import describe_read_only
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import SettingsError
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from agentjobs.cli.contexts.credentials import (
     edit_credentials,
     load_credentials,
 )
-from agentjobs.problems import Problem
+from agentjobs_runtime.problems import Problem
 
 PROD = Context("prod", "https://jobs.example", "ajk_prod", "/ca/ü \U0001f511\x7f.pem")
 TEST = Context("[::1]:8080", 'http://[::1]:8080/a"b\\', "ajk_test")

@@ -33,7 +33,7 @@ _SLOW = {
     "rich",
     "sqlite3",
     "uvicorn",
-    "agentjobs.settings",
+    "agentjobs_runtime.settings",
 }
 
 

@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from agentjobs import loop_monitor
 from agentjobs.cli.terminal_log import TerminalLog
-from agentjobs.logging_setup import JsonFormatter
+from agentjobs_runtime import loop_monitor
+from agentjobs_runtime.logging_setup import JsonFormatter
 
 
 @pytest.fixture

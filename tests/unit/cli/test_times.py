@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.cli.times import parse_time_ms
-from agentjobs.problems import Problem
+from agentjobs_runtime.problems import Problem
 
 NOW = 1_763_200_000_000
 NEW_YEAR = 1_735_689_600_000

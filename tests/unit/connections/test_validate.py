@@ -18,8 +18,8 @@ from agentjobs.connections.validate import (
     validate_platform,
     validate_url,
 )
-from agentjobs.problems import Problem
 from agentjobs.repos.names import validate_platform_name
+from agentjobs_runtime.problems import Problem
 
 
 def pem(

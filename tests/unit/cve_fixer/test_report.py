@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from agentjobs.agents.builtin_agents import CVE_FIXER_DIRECTORY
-from agentjobs.sandbox.protocol import DRAFT_FILE
+from agentjobs_runtime.sandboxes.directories import DRAFT_FILE
+from agentjobs_worker.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from cve_fixer import fix as fixing
 from cve_fixer import report, tree
 from cve_fixer.go import go_mod

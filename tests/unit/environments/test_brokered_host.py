@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.environments.brokered_host import (
+from agentjobs_runtime.environments.brokered_host import (
     KINDS,
     BrokeredHost,
     CredentialHeader,

@@ -1,8 +1,8 @@
 """The log of a build: redacted and bounded."""
 
-from agentjobs.environments import build_log
-from agentjobs.environments.build_log import MAX_OUTPUT_BYTES, BuildLog
 from agentjobs.environments.builds import MAX_LOG_CHARACTERS
+from agentjobs_worker.environments import build_log
+from agentjobs_worker.environments.build_log import MAX_OUTPUT_BYTES, BuildLog
 
 SECRET = "token-of-setup-0123"
 

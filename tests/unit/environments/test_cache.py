@@ -1,6 +1,6 @@
 """Which snapshots and images are removed when the cache is full."""
 
-from agentjobs.environments.cache import Item, choose_evictions
+from agentjobs_worker.environments.cache import Item, choose_evictions
 
 
 def item(name: str, size: int, used_at: int, *owners: str) -> Item:

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
-from agentjobs.environments.validation import (
+from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
+from agentjobs_runtime.environments.validation import (
     MAX_COMMAND_BYTES,
     MAX_VARIABLES,
     DefinitionError,
     ValuePath,
     convert_definition,
 )
-from agentjobs.sandbox.slots import MAX_SERVICES
+from agentjobs_runtime.sandboxes.slots import MAX_SERVICES
 
 
 def convert(values: dict[str, Any]) -> EnvironmentDefinition:

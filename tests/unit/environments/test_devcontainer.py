@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.environments.definition import EnvironmentDefinition
-from agentjobs.environments.devcontainer import (
+from agentjobs_runtime.environments.definition import EnvironmentDefinition
+from agentjobs_runtime.environments.devcontainer import (
     MAX_BYTES,
     DevcontainerError,
     parse_devcontainer,

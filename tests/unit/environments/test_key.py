@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
-from agentjobs.environments.key import CacheFile, EnvironmentRequest
+from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
+from agentjobs_runtime.environments.key import CacheFile, EnvironmentRequest
 
 BASE = EnvironmentRequest(
     definition=EnvironmentDefinition(image="img:1", setup="make", variables={"A": "1", "B": "2"}),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.environments.images.model import Image, RegistryCredential
-from agentjobs.environments.layers import root_image, root_layers
+from agentjobs_runtime.environments.images.model import Image, RegistryCredential
+from agentjobs_worker.environments.layers import root_image, root_layers
 
 DIGEST = f"sha256:{'a' * 64}"
 FETCHED = Image(

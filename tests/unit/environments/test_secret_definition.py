@@ -10,7 +10,7 @@ from agentjobs.environments.secret_definition import (
     SecretUsage,
     parse_secret,
 )
-from agentjobs.problems import Problem
+from agentjobs_runtime.problems import Problem
 
 REPO = "repo_1"
 HEADER = "Authorization: Bearer {secret}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments.secret_search import find_secret
+from agentjobs_worker.environments.secret_search import find_secret
 
 SECRET = "hQ7vTz2LpX9aRw4KdY6mBn3s"
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from agentjobs.environments.definition import ServiceDefinition
-from agentjobs.environments.images.model import Image
-from agentjobs.environments.running_service import ServiceFailed
-from agentjobs.environments.service_tasks import service_task
-from agentjobs.sandbox.protocol import SandboxTask
+from agentjobs_runtime.environments.definition import ServiceDefinition
+from agentjobs_runtime.environments.images.model import Image
+from agentjobs_worker.environments.running_service import ServiceFailed
+from agentjobs_worker.environments.service_tasks import service_task
+from agentjobs_worker.sandbox.protocol import SandboxTask
 
 _ENTRYPOINT = ("docker-entrypoint.sh",)
 

@@ -10,8 +10,8 @@ from agentjobs.environments.setup_network import (
     check_setup_network,
     setup_hosts,
 )
-from agentjobs.problems import Problem
-from agentjobs.settings import Settings, SettingsError, load
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings, SettingsError, load
 
 
 def settings(**values: Any) -> Settings:

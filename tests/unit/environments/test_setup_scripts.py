@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.environments.setup_scripts import named_scripts
-from agentjobs.workspace.patterns import parse_patterns
-from agentjobs.workspace.rules import protected_paths
+from agentjobs_runtime.environments.setup_scripts import named_scripts
+from agentjobs_runtime.repo_files.patterns import parse_patterns
+from agentjobs_runtime.repo_files.rules import protected_paths
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from agentjobs.gateway.calls import (
 )
 from agentjobs.gateway.content_blocks import MAX_BLOCKS
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
-from agentjobs.gateway.errors import RequestRefused
 from agentjobs.gateway.hidden_costs import hidden_cost, is_known_field
 from agentjobs.gateway.measured_prompts import MAX_PROMPTS, MeasuredPrompts
 from agentjobs.gateway.prices import Price
-from agentjobs.gateway.upstream import Upstream, matches_model
+from agentjobs_runtime.protocol.upstream import Upstream, matches_model
+from agentjobs_runtime.sandbox_http.errors import RequestRefused
 
 PRICE = Price(input=1_000, output=10_000, cached_input=100, cache_write=1_250, max_output_tokens=99)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.gateway.key_filter import KeyFilter, redact_key
+from agentjobs_runtime.sandbox_http.key_filter import KeyFilter, redact_key
 
 KEY = "sk-sk-sk-key-of-the-organization"
 

@@ -7,8 +7,8 @@ import pytest
 from agentjobs.gateway.ledger import Totals
 from agentjobs.gateway.prices import Prices, load_prices
 from agentjobs.gateway.usage import Usage, chat_usage, messages_usage, responses_usage
-from agentjobs.settings import SettingsError, load
-from agentjobs.settings.tables import PriceTable
+from agentjobs_runtime.settings import SettingsError, load
+from agentjobs_runtime.settings.tables import PriceTable
 
 
 def input_price(prices: Prices, model: str) -> int | None:

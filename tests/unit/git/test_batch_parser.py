@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.git.blobs import BatchParser, MissingObject
+from agentjobs_runtime.git.blobs import BatchParser, MissingObject
 
 
 def protocol(blobs: list[bytes]) -> bytes:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.git.identity import Identity
+from agentjobs_runtime.git.identity import Identity
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from agentjobs.git.remote import (
+from agentjobs_runtime.git.remote import (
     Remote,
     is_host_unreachable,
     is_temporary_failure,

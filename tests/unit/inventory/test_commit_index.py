@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.git.blocking import list_files
 from agentjobs.inventory import imports
 from agentjobs.inventory.graph.encoding import pack_graph, unpack_graph
 from agentjobs.inventory.index.analysis import classify
@@ -26,6 +25,7 @@ from agentjobs.inventory.model import (
     Requirement,
 )
 from agentjobs.inventory.purl import purl_of
+from agentjobs_runtime.git.blocking import list_files
 from tests.support.indexing import index_setup
 
 

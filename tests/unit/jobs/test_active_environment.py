@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from agentjobs.agents.definitions import Agent, ModelAccess
-from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
-from agentjobs.environments.images.model import Image
-from agentjobs.environments.services import RunningServices
-from agentjobs.protocol.outcomes import EnvironmentFailed
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.process import ProcessSandbox
-from agentjobs.sandbox.protocol import RootImage, SandboxTask
-from agentjobs.worker.run.active_environment import ActiveEnvironment, _service_tasks
-from agentjobs.worker.run.environment import RunEnvironment
+from agentjobs_runtime.agents.definitions import Agent, ModelAccess
+from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
+from agentjobs_runtime.environments.images.model import Image
+from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.environments.services import RunningServices
+from agentjobs_worker.run.active_environment import ActiveEnvironment, _service_tasks
+from agentjobs_worker.run.environment import RunEnvironment
+from agentjobs_worker.sandbox.process import ProcessSandbox
+from agentjobs_worker.sandbox.protocol import RootImage, SandboxTask
 
 REFERENCE = "registry.example.com/acme/build:1"
 ROOT = RootImage(reference=f"registry.example.com/acme/build@sha256:{'0' * 64}")

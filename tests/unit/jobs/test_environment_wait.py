@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from agentjobs.clock import DAY_MS
-from agentjobs.environments.definition import EnvironmentDefinition
-from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.jobs.queue.environment_holds import hold_key
-from agentjobs.protocol.outcomes import EnvironmentFailed
-from agentjobs.worker.run.environment import check_waiting_time
+from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.environments.definition import EnvironmentDefinition
+from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_worker.run.environment import check_waiting_time
 
 REQUEST = EnvironmentRequest(definition=EnvironmentDefinition(setup="make deps"))
 KEY = hold_key("repo_1", REQUEST.request_key)

@@ -13,7 +13,7 @@ from agentjobs.jobs.queue.fleet import FleetState, LiveWorker, pools_of
 from agentjobs.jobs.queue.queue_model import Backlog, NewJobs, Queue, RunningJob
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.plans import Plans
-from agentjobs.settings.tables import DEFAULT_PLANS
+from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 
 SECOND = 1_000
 NOW = 1_000_000

@@ -13,9 +13,21 @@ import pytest
 
 from agentjobs.forges.http.responses import ApiError
 from agentjobs.forges.protocol import ForgeError, ForgeFault
-from agentjobs.git.process import GitError, GitTimeout
 from agentjobs.inventory.index.process import IndexFailure
-from agentjobs.protocol.outcomes import (
+from agentjobs.pulls.finished_branches import record_finished_branch
+from agentjobs.repos.configuration import ConfigurationError
+from agentjobs.store.database import StoreUnavailable
+from agentjobs.store.leases import ClaimLost
+from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
+from agentjobs_runtime.git.process import GitError, GitTimeout
+from agentjobs_runtime.mirrors.errors import (
+    BaseBranchMissing,
+    PushDenied,
+    PushRejected,
+    RepoUnavailable,
+    UnsafeChange,
+)
+from agentjobs_runtime.protocol.outcomes import (
     Abandoned,
     DiskFull,
     EnvironmentFailed,
@@ -28,26 +40,14 @@ from agentjobs.protocol.outcomes import (
     Released,
     Unreachable,
 )
-from agentjobs.pulls.finished_branches import record_finished_branch
-from agentjobs.repos.configuration import ConfigurationError
-from agentjobs.sandbox.protocol import (
+from agentjobs_worker.run.failures import outcome_of
+from agentjobs_worker.sandbox.protocol import (
     HostExhausted,
     ImageUnavailable,
     SandboxInterrupted,
     SandboxLost,
     SandboxUnavailable,
     UnusableResult,
-)
-from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.leases import ClaimLost
-from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
-from agentjobs.worker.run.failures import outcome_of
-from agentjobs.workspace.errors import (
-    BaseBranchMissing,
-    PushDenied,
-    PushRejected,
-    RepoUnavailable,
-    UnsafeChange,
 )
 from tests.support.run_fields import RunFields
 

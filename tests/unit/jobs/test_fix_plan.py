@@ -8,9 +8,6 @@ import pytest
 from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.model import Dependency, IndexWarning
-from agentjobs.protocol.cause import Cause, CausingFix
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.outcomes import JobFailed
 from agentjobs.publishing.cve_fix.exposure import Exposure
 from agentjobs.publishing.cve_fix.fix_plan import (
     Fix,
@@ -20,6 +17,9 @@ from agentjobs.publishing.cve_fix.fix_plan import (
     plan_fixes,
 )
 from agentjobs.publishing.cve_fix.recheck import check_fixes, faults_in
+from agentjobs_runtime.protocol.cause import Cause, CausingFix
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import JobFailed
 from tests.support.recorded_advisories import every_advisory
 
 ADVISORIES = tuple(every_advisory())

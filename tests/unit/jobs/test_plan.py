@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.agents.definitions import Agent
-from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.repos.configuration import ConfigurationError, parse_configuration
-from agentjobs.worker.run.plan import RunPlan, plan_run
+from agentjobs_runtime.agents.definitions import Agent
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_worker.run.plan import RunPlan, plan_run
 
 AGENT = Agent(
     id="fixer",

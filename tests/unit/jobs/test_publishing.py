@@ -8,13 +8,13 @@ import pytest
 
 from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.queue.warnings import add_warnings
-from agentjobs.protocol.outcomes import Completed, Kept, KeptWork, Outage
 from agentjobs.publishing import kept_work
 from agentjobs.publishing.context import FinishedWork
 from agentjobs.publishing.kept_work import keep_finished_work, publish_or_keep
 from agentjobs.repos.sync_requests import request_sync
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.workspace.errors import PushDenied, PushRejected, RepoUnavailable
+from agentjobs_runtime.mirrors.errors import PushDenied, PushRejected, RepoUnavailable
+from agentjobs_runtime.protocol.outcomes import Completed, Kept, KeptWork, Outage
 from tests.support.run_fields import RunFields
 
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)

@@ -1,10 +1,6 @@
 from typing import Any
 
-from agentjobs.agents.report import Report
-from agentjobs.git.identity import Identity
 from agentjobs.jobs.model import TicketDetails
-from agentjobs.protocol.claimed_job import ClaimedJob
-from agentjobs.protocol.verification import Verification
 from agentjobs.publishing.pull_text import (
     commit_message,
     is_message_of,
@@ -12,6 +8,10 @@ from agentjobs.publishing.pull_text import (
     pull_body,
     pull_text,
 )
+from agentjobs_runtime.agents.report import Report
+from agentjobs_runtime.git.identity import Identity
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.verification import Verification
 
 
 def job(ticket_id: str | None = None, **override: Any) -> ClaimedJob:

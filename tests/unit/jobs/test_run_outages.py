@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from agentjobs.agents.artifacts import Artifacts
-from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.forges.protocol import ForgeError
-from agentjobs.protocol.outcomes import Outcome, Unreachable
-from agentjobs.worker.run import run as run_module
-from agentjobs.worker.run.environment import NO_ENVIRONMENT, RunEnvironment
-from agentjobs.worker.run.run import run_job
+from agentjobs_runtime.agents.artifacts import Artifacts
+from agentjobs_runtime.environments.definition import EnvironmentDefinition
+from agentjobs_runtime.protocol.outcomes import Outcome, Unreachable
+from agentjobs_worker.run import run as run_module
+from agentjobs_worker.run.environment import NO_ENVIRONMENT, RunEnvironment
+from agentjobs_worker.run.run import run_job
 from tests.support.run_fields import RunFields
 from tests.unit.jobs.test_plan import plan
 

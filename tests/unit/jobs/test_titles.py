@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.views.titles import title_of
-from agentjobs.protocol.cause import Cause
+from agentjobs_runtime.protocol.cause import Cause
 
 TICKET = TicketDetails("Totals are wrong", "https://tracker.example.com/1")
 CAUSE = Cause("PyPI", "requests", ("2.30.0",), "requirements.txt", "2.31.0", ())

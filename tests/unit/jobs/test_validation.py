@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.agents.catalog import Catalog
-from agentjobs.agents.definitions import Agent
 from agentjobs.jobs.model import CreateJobRequest, create_job_request
 from agentjobs.jobs.validation import plain_request, request_faults
+from agentjobs_runtime.agents.definitions import Agent
+from agentjobs_worker.agents.catalog import Catalog
 
 CATALOG = Catalog(
     [

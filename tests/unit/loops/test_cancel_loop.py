@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentjobs.store.changes import Changes, Signal
-from agentjobs.worker.loops.cancel_loop import CancelLoop
+from agentjobs_worker.loops.cancel_loop import CancelLoop
 
 
 class _Ended(Exception):

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.protocol.claimed_job import LOCAL, ClaimedJob
-from agentjobs.protocol.outcomes import (
+from agentjobs.publishing.context import FinishedWork, ServiceRun
+from agentjobs.store.changes import Changes, Signal
+from agentjobs_runtime.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs_runtime.protocol.outcomes import (
     Abandoned,
     Cancelled,
     Kept,
@@ -21,12 +23,10 @@ from agentjobs.protocol.outcomes import (
     Released,
     Unreachable,
 )
-from agentjobs.publishing.context import FinishedWork, ServiceRun
-from agentjobs.store.changes import Changes, Signal
-from agentjobs.worker.loops import job_loop
-from agentjobs.worker.loops.job_loop import JobLoop, _ActiveJob
-from agentjobs.worker.loops.load_control import LoadControl
-from agentjobs.worker.run.context import RunContext
+from agentjobs_worker.loops import job_loop
+from agentjobs_worker.loops.job_loop import JobLoop, _ActiveJob
+from agentjobs_worker.loops.load_control import LoadControl
+from agentjobs_worker.run.context import RunContext
 from tests.support.manual_clock import ManualClock
 from tests.unit.jobs.test_plan import JOB
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from agentjobs.app.signals import log_tasks
-from agentjobs.loops import loop
+from agentjobs_runtime import loop
 
 
 class FailsWhenStopped:

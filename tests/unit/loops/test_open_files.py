@@ -6,7 +6,7 @@ import sys
 # In a separate process, because limits apply to the whole process.
 _WORKER = """
 import resource
-from agentjobs.loops.open_files import raise_open_files_limit
+from agentjobs_runtime.open_files import raise_open_files_limit
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 for soft, most in [(256, hard), (256, 512), (512, 512)]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, most))

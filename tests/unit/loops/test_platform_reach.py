@@ -2,9 +2,9 @@
 
 import msgspec
 
-from agentjobs.protocol.claimed_job import LOCAL
-from agentjobs.protocol.outcomes import Completed, Kept, KeptWork, Outage, Unreachable
-from agentjobs.worker.loops.platform_reach import PlatformReach
+from agentjobs_runtime.protocol.claimed_job import LOCAL
+from agentjobs_runtime.protocol.outcomes import Completed, Kept, KeptWork, Outage, Unreachable
+from agentjobs_worker.loops.platform_reach import PlatformReach
 from tests.support.manual_clock import ManualClock
 from tests.unit.jobs.test_plan import JOB
 

@@ -1,10 +1,10 @@
 """Which agents a worker offers."""
 
-from agentjobs.agents.catalog import build_catalog
 from agentjobs.jobs.queue.leases import WorkerInfo
-from agentjobs.settings import Settings
-from agentjobs.settings.tables import AgentTable
-from agentjobs.worker.loops.readiness_loop import find_ready_agents
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.tables import AgentTable
+from agentjobs_worker.agents.catalog import build_catalog
+from agentjobs_worker.loops.readiness_loop import find_ready_agents
 
 
 async def test_a_worker_offers_only_agents_whose_tags_it_has() -> None:

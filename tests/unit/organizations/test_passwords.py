@@ -13,7 +13,7 @@ from agentjobs.organizations.passwords import (
     needs_rehash,
     verify_password,
 )
-from agentjobs.problems import Problem
+from agentjobs_runtime.problems import Problem
 from tests.support.users import make_passwords_cheap
 
 EMAIL = "ada.lovelace@example.com"

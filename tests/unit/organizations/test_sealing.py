@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs.organizations.sealing import KEY_FILE, DecryptionFailed, SealingKeys
-from agentjobs.problems import Problem
-from agentjobs.settings import load
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import load
 
 FIRST, SECOND = (base64.b64encode(bytes([each]) * 32).decode() for each in (1, 2))
 HERE = ("secret", "org_1", "NAME")

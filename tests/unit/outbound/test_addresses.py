@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.outbound.guard.addresses import (
+from agentjobs_runtime.outbound.guard.addresses import (
     AllowList,
     BlockedAddress,
     filter_permitted,

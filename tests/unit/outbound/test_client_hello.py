@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.outbound.egress.client_hello import (
+from agentjobs_runtime.outbound.egress.client_hello import (
     MAX_BYTES,
     MAX_RECORDS,
     ClientHello,

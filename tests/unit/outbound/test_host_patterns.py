@@ -2,7 +2,11 @@
 
 import pytest
 
-from agentjobs.outbound.guard.host_patterns import is_permitted, narrow_patterns, parse_pattern
+from agentjobs_runtime.outbound.guard.host_patterns import (
+    is_permitted,
+    narrow_patterns,
+    parse_pattern,
+)
 
 
 @pytest.mark.parametrize(

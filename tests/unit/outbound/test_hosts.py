@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.hosts import canonical_address, host_refusal_reason
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.hosts import canonical_address, host_refusal_reason
 
 NOTHING = AllowList()
 EVERYTHING = AllowList.parse(["0.0.0.0/0", "::/0"])

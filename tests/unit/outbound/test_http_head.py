@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.outbound.egress.http_head import HeadError, parse_request, parse_response
+from agentjobs_runtime.outbound.egress.http_head import HeadError, parse_request, parse_response
 
 
 def test_a_connect_request_has_a_host_and_a_port() -> None:

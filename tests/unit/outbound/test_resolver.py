@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from agentjobs.outbound.guard.resolver import HostResolver, Lookup
+from agentjobs_runtime.outbound.guard.resolver import HostResolver, Lookup
 from tests.support.silent_resolver import SilentResolver, silent_resolver
 from tests.support.stores import until
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.outbound.untrusted_http import response as limits
-from agentjobs.outbound.untrusted_http.response import InvalidResponse, Response, ResponseTooLarge
+from agentjobs.webhooks.untrusted_http import response as limits
+from agentjobs.webhooks.untrusted_http.response import InvalidResponse, Response, ResponseTooLarge
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from agentjobs.outbound.egress import server_name
-from agentjobs.outbound.egress.client_hello import ClientHelloError
-from agentjobs.outbound.egress.http_head import HeadError
-from agentjobs.outbound.egress.server_name import copy_checked
+from agentjobs_runtime.outbound.egress import server_name
+from agentjobs_runtime.outbound.egress.client_hello import ClientHelloError
+from agentjobs_runtime.outbound.egress.http_head import HeadError
+from agentjobs_runtime.outbound.egress.server_name import copy_checked
 from tests.support.tls_hello import client_hello, split_records, with_extension
 
 HOST = "models.example"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs.organizations.tokens import new_token
-from agentjobs.redaction.redactor import Redactor
-from agentjobs.redaction.secret_forms import fragments_of
+from agentjobs_runtime.redaction.redactor import Redactor
+from agentjobs_runtime.redaction.secret_forms import fragments_of
 
 PASSWORD = "correct horse/battery+staple"
 LONG = "".join(f"<{number}>" for number in range(400))

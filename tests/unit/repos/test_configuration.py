@@ -2,7 +2,6 @@
 
 import pytest
 
-from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
 from agentjobs.repos.configuration import (
     MAX_BYTES,
     Configuration,
@@ -10,6 +9,7 @@ from agentjobs.repos.configuration import (
     RunConfiguration,
     parse_configuration,
 )
+from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
 
 WHOLE = b"""\
 verify = "make test"

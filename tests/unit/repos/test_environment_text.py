@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.environments.definition import EnvironmentDefinition, ServiceDefinition
-from agentjobs.problems import Problem
 from agentjobs.repos.environment_text import format_environment, parse_environment
+from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
+from agentjobs_runtime.problems import Problem
 
 _characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")
 _texts = st.text(_characters | st.sampled_from("\n\"\\'#\x7f"), max_size=30)

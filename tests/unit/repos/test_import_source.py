@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentjobs.problems import Problem
 from agentjobs.repos.imports.progress import ImportProgress
 from agentjobs.repos.imports.source import authorization, parse_source
+from agentjobs_runtime.problems import Problem
 
 
 @pytest.mark.parametrize(

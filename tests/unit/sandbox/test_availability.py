@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.availability import explain_layer_failure
-from agentjobs.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs.sandbox.protocol import SandboxUnavailable
+from agentjobs_worker.sandbox.availability import explain_layer_failure
+from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
+from agentjobs_worker.sandbox.protocol import SandboxUnavailable
 
 DATA = Path("/srv/agentjobs")
 

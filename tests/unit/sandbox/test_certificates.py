@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.certificates import create_bundle, known_system_files, with_certificates
-from agentjobs.sandbox.protocol import SandboxTask
+from agentjobs_worker.sandbox.certificates import (
+    create_bundle,
+    known_system_files,
+    with_certificates,
+)
+from agentjobs_worker.sandbox.protocol import SandboxTask
 
 NOWHERE = Path("/nowhere")
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from agentjobs.sandbox.disk import (
+from agentjobs_runtime.sandboxes.limits import FILE_BYTES, UNMEASURED, Limits, format_bytes
+from agentjobs_worker.sandbox.disk import (
     MAX_DEPTH,
     RELEASE_SECONDS,
     DiskUsage,
     SharedDisk,
     TreeUsage,
 )
-from agentjobs.sandbox.limits import FILE_BYTES, UNMEASURED, Limits, format_bytes
-from agentjobs.sandbox.usage import CpuTime, ProcessStat
-from agentjobs.sandbox.watchdog import MAX_FAILURES, UNWATCHED, Watchdog
+from agentjobs_worker.sandbox.usage import CpuTime, ProcessStat
+from agentjobs_worker.sandbox.watchdog import MAX_FAILURES, UNWATCHED, Watchdog
 from tests.support.sandbox import eventually
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.host_shortage import HostShortage, is_shortage, reports_shortage
+from agentjobs_worker.sandbox.host_shortage import HostShortage, is_shortage, reports_shortage
 
 KILLED = 137
 _MOUNT = "30 20 0:26 {root} {point} rw - cgroup2 cgroup2 rw"

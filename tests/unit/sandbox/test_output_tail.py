@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.availability import explain_namespace_failure
-from agentjobs.sandbox.output_tail import OutputTail, last_lines
+from agentjobs_worker.sandbox.availability import explain_namespace_failure
+from agentjobs_worker.sandbox.output_tail import OutputTail, last_lines
 
 
 def test_the_last_twenty_lines_are_kept() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.allowed_calls import ALLOWED, REFUSED
-from agentjobs.sandbox.seccomp import ALLOW, ERRNO, KILL, filter_program
-from agentjobs.sandbox.syscalls import AARCH64, ARCHITECTURES, X86_64, Architecture
+from agentjobs_worker.sandbox.allowed_calls import ALLOWED, REFUSED
+from agentjobs_worker.sandbox.seccomp import ALLOW, ERRNO, KILL, filter_program
+from agentjobs_worker.sandbox.syscalls import AARCH64, ARCHITECTURES, X86_64, Architecture
 from tests.support.bpf import verdict
 
 MAX_INSTRUCTIONS = 4096

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.sandbox.slots import build_slots, image_slot, service_slots
+from agentjobs_runtime.sandboxes.slots import build_slots, image_slot, service_slots
 
 
 @pytest.mark.parametrize("job_slots", [1, 2, 5, 50])

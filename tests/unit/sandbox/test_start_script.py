@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import SandboxError
-from agentjobs.sandbox.start_script import READY_MARK, prepare_commands, start_commands
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.sandbox.protocol import SandboxError
+from agentjobs_worker.sandbox.start_script import READY_MARK, prepare_commands, start_commands
 
 # The file system's encoding decodes any byte to text and back.
 EVERY_BYTE = os.fsdecode(bytes(range(1, 256)))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.protocol import SandboxUnavailable
-from agentjobs.sandbox.worker_identity import WorkerIdentity
+from agentjobs_worker.sandbox.protocol import SandboxUnavailable
+from agentjobs_worker.sandbox.worker_identity import WorkerIdentity
 
 
 def test_a_restart_finds_the_id_the_tokens_and_the_dead_workers(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.settings import SettingsError, load, prepare_data_directory
-from agentjobs.settings.file_access import create_data_directory, find_other_owner
+from agentjobs_runtime.settings import SettingsError, load, prepare_data_directory
+from agentjobs_runtime.settings.file_access import create_data_directory, find_other_owner
 
 ORDINARY_UID = 65_534
 

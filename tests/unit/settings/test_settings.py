@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.settings import Settings, SettingsError, is_loopback, load, unknown_variables
+from agentjobs_runtime.settings import Settings, SettingsError, is_loopback, load, unknown_variables
 
 
 def from_file(tmp_path: Path, text: str) -> dict[str, str]:

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from agentjobs.loops import loop
-from agentjobs.loops.loop import keep_alive
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.outage_log import OutageLog
+from agentjobs_runtime import loop
+from agentjobs_runtime.loop import keep_alive
+from agentjobs_runtime.outage_log import OutageLog
 from tests.support.service import wait_until
 
 ERROR = StoreUnavailable("connection refused")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agentjobs.problems import Problem
 from agentjobs.tickets.issues import parse_issue
 from agentjobs.tickets.jira.tracker import parse_key
 from agentjobs.tickets.trackers import NewTracker, draft_from
+from agentjobs_runtime.problems import Problem
 
 SITE = "https://acme.atlassian.net"
 TOKEN = "jira-secret-token"

@@ -8,9 +8,9 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from agentjobs.problems import Problem
-from agentjobs.tracing import spans
-from agentjobs.tracing.trace_context import write_traceparent
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.tracing import spans
+from agentjobs_runtime.tracing.trace_context import write_traceparent
 from tests.support.recorded_spans import recorded_spans
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.tracing.trace_context import read_traceparent
+from agentjobs_runtime.tracing.trace_context import read_traceparent
 
 TRACE = b"4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = b"00f067aa0ba902b7"

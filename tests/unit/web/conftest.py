@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.settings import Settings
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.settings import Settings
 from tests.unit.web.service import Service, service_on
 
 

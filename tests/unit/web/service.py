@@ -9,10 +9,10 @@ from starlette.types import ASGIApp, Message
 
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
-from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
+from agentjobs_runtime.settings import Settings
 from tests.support.jobs import JobHarness, job_harness
 
 ORGANIZATION = "acme"

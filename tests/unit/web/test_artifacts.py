@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.agents.artifacts import Artifact
 from agentjobs.jobs.results.artifacts import store_artifacts
+from agentjobs_runtime.agents.artifacts import Artifact
 from tests.unit.web.service import Service, refusal
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 2_000_000

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.settings import Settings, SettingsError
 from agentjobs.store.opening import open_database
 from agentjobs.web.client_addresses import ClientAddresses
+from agentjobs_runtime.settings import Settings, SettingsError
 from tests.unit.web.service import service_on
 
 

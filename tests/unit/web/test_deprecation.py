@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from starlette.responses import Response
 
-from agentjobs.json_fields import doc
 from agentjobs.web.api import operations
 from agentjobs.web.api.deprecation import Deprecation
 from agentjobs.web.api.endpoint import Call, Reply
@@ -18,6 +17,7 @@ from agentjobs.web.api.operations import BASE, routes
 from agentjobs.web.api.query import read_query
 from agentjobs.web.application import ServiceRouter
 from agentjobs.web.envelope import Envelope
+from agentjobs_runtime.json_fields import doc
 from tests.unit.web.service import Service
 
 OLD = Deprecation(

@@ -13,9 +13,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agentjobs.logging_setup import JsonFormatter, LineHandler
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.envelope import Envelope
+from agentjobs_runtime.logging_setup import JsonFormatter, LineHandler
 from tests.unit.web.service import Service, refusal
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.clock import now_ms
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.clock import now_ms
 from tests.unit.web.service import Service, refusal
 
 NOW = {"prompt": "Now test it."}

@@ -8,7 +8,6 @@ import httpx
 import msgspec
 import pytest
 
-from agentjobs.clock import SECOND_MS, now_ms
 from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
 from agentjobs.jobs.model import Usage
 from agentjobs.jobs.queue.finish import finish_job
@@ -17,12 +16,13 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.workers import STATUSES, drain_worker
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.pauses import pause
-from agentjobs.protocol.outcomes import Failed, Kept, KeptWork, Outage
 from agentjobs.repos.queries import find_repo
-from agentjobs.settings import Settings
 from agentjobs.store.changes import Changes
 from agentjobs.store.database import StoreFull, StoreUnavailable, Transaction
 from agentjobs.web.application import build_metrics_application
+from agentjobs_runtime.clock import SECOND_MS, now_ms
+from agentjobs_runtime.protocol.outcomes import Failed, Kept, KeptWork, Outage
+from agentjobs_runtime.settings import Settings
 from tests.support.promql import samples
 from tests.unit.web.service import JOB, Service, refusal
 

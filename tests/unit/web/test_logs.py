@@ -7,8 +7,8 @@ import pytest
 from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.model import LogChunk
 from agentjobs.organizations.api_keys import revoke_key
-from agentjobs.protocol.claimed_job import ClaimedJob
 from agentjobs.web.api.logs import log_event
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from tests.unit.web.service import ORGANIZATION, Service, refusal
 
 EVENTS = {"Accept": "text/event-stream"}

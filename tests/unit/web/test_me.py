@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.organizations.budgets import set_budget
-from agentjobs.settings import Settings
+from agentjobs_runtime.settings import Settings
 from tests.unit.web.service import Service, refusal
 
 

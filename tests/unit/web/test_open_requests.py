@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.settings import Settings
 from agentjobs.web.api.rate_limit import OpenRequests
+from agentjobs_runtime.settings import Settings
 from tests.support.stores import until
 from tests.unit.web.service import LiveCall, Service, refusal
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agentjobs.problems import Problem
-from agentjobs.settings import Settings
 from agentjobs.web.api import rate_limit
 from agentjobs.web.api.rate_limit import RateLimiter
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings
 from tests.unit.web.service import Service, refusal
 
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import ConfigOverride
 from agentjobs.jobs.validation import request_faults
-from agentjobs.json_fields import faults_of
-from agentjobs.problems import Problem
-from agentjobs.settings.registries import ECOSYSTEMS, Ecosystem
 from agentjobs.web.api.openapi import build_document
 from agentjobs.web.api.operations import BASE, OPERATIONS
 from agentjobs.web.api.query import read_query
+from agentjobs_runtime.json_fields import faults_of
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings.registries import ECOSYSTEMS, Ecosystem
+from agentjobs_worker.agents.catalog import Catalog
 
 DOCUMENT = build_document(OPERATIONS, base=BASE)
 SCHEMAS = DOCUMENT["components"]["schemas"]

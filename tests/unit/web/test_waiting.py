@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.api_keys import KeyChanges, edit_key, list_keys, revoke_key
-from agentjobs.protocol.outcomes import Failed
 from agentjobs.web.api.connected import Interruption, run_while_connected
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.protocol.outcomes import Failed
 from tests.unit.web.service import ORGANIZATION, LiveCall, Service, refusal
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import first_id_at
-from agentjobs.settings import Settings
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import first_id_at
+from agentjobs_runtime.settings import Settings
 from tests.support.deliveries import DeliveryHarness, attempt
 from tests.support.promql import samples
 from tests.unit.web.service import Service

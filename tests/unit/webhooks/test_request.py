@@ -4,8 +4,8 @@ import ssl
 
 import pytest
 
-from agentjobs.outbound.guard.addresses import AllowList
 from agentjobs.webhooks.request import Receiver, build_request, parse_receiver
+from agentjobs_runtime.outbound.guard.addresses import AllowList
 
 ANYWHERE = AllowList.parse(["0.0.0.0/0", "::/0"])
 

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.problems import Problem
 from agentjobs.webhooks.model import ClaimedDelivery, SealedSecrets, Secrets
 from agentjobs.webhooks.signing import (
     SecretOpener,
@@ -21,6 +19,8 @@ from agentjobs.webhooks.signing import (
     signed_headers,
     signing_at,
 )
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.problems import Problem
 
 BODY = b'{"event":"job.queued","job_id":"job_1","repo":"acme/shop","pr_url":null}'
 

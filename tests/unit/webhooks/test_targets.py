@@ -5,9 +5,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.problems import Problem
-from agentjobs.settings import SettingsError, load
 from agentjobs.webhooks import targets
 from agentjobs.webhooks.allowed_addresses import (
     SETTING,
@@ -15,6 +12,9 @@ from agentjobs.webhooks.allowed_addresses import (
     may_allow_loopback,
 )
 from agentjobs.webhooks.targets import check_target
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import SettingsError, load
 from tests.support.silent_resolver import silent_resolver
 
 PUBLIC = "93.184.215.14"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agentjobs.workspace.cache import Cache, CacheItem, sort_by_last_use
+from agentjobs_runtime.files.cache import Cache, CacheItem, sort_by_last_use
 
 
 @dataclass

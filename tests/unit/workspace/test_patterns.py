@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from agentjobs.workspace.patterns import Pattern, fold_path
-from agentjobs.workspace.rules import paths_matching, protected_paths
+from agentjobs_runtime.repo_files.patterns import Pattern, fold_path
+from agentjobs_runtime.repo_files.rules import paths_matching, protected_paths
 
 
 def matches(pattern: str, path: str) -> bool:

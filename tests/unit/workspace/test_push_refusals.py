@@ -2,7 +2,11 @@
 
 import pytest
 
-from agentjobs.workspace.push_refusals import MAX_MESSAGE_LENGTH, explain_refusal, explain_size
+from agentjobs_runtime.mirrors.push_refusals import (
+    MAX_MESSAGE_LENGTH,
+    explain_refusal,
+    explain_size,
+)
 from tests.support.forge_servers import push_refusals as printed
 
 DECLINED = "[remote rejected] (pre-receive hook declined)"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.git.remote import is_branch_name
-from agentjobs.workspace.rules import (
+from agentjobs_runtime.git.remote import is_branch_name
+from agentjobs_runtime.repo_files.rules import (
     format_paths,
     is_git_directory_name,
     is_lfs_pointer,

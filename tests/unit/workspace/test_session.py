@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from agentjobs.workspace.locks import blocking_lock
-from agentjobs.workspace.session import Session
+from agentjobs_runtime.files.locks import blocking_lock
+from agentjobs_worker.workspace.session import Session
 
 
 def test_several_threads_can_open_it_at_once(tmp_path: Path) -> None:

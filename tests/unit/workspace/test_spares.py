@@ -4,7 +4,7 @@ import asyncio
 import threading
 from pathlib import Path
 
-from agentjobs.workspace.spares import Copy, Spares
+from agentjobs_worker.workspace.spares import Copy, Spares
 
 
 async def test_a_job_does_not_wait_for_repairs_of_other_repositories(tmp_path: Path) -> None:

@@ -5,10 +5,7 @@ from collections.abc import AsyncIterator
 
 from hypothesis import strategies as st
 
-from agentjobs.git.blobs import BatchParser
-from agentjobs.git.trees import _change, _entry
 from agentjobs.local_git.patch import parse_diff
-from agentjobs.problems import Problem
 from agentjobs.repos.codeowners import CodeOwnersTimeout, find_owners
 from agentjobs.web.git.body import gunzip, limit_size
 from agentjobs.web.git.push_commands import (
@@ -18,8 +15,15 @@ from agentjobs.web.git.push_commands import (
     pkt_line,
     rejection_report,
 )
-from agentjobs.workspace.patterns import Pattern, fold_path
-from agentjobs.workspace.push_refusals import MAX_MESSAGE_LENGTH, explain_refusal, explain_size
+from agentjobs_runtime.git.blobs import BatchParser
+from agentjobs_runtime.git.trees import _change, _entry
+from agentjobs_runtime.mirrors.push_refusals import (
+    MAX_MESSAGE_LENGTH,
+    explain_refusal,
+    explain_size,
+)
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.repo_files.patterns import Pattern, fold_path
 from tests.hostile.fuzz.documents import TOKENS, Inputs, documents, texts
 from tests.hostile.fuzz.feeding import run_coroutine, split_bytes
 from tests.hostile.fuzz.target import Target

@@ -1,9 +1,9 @@
 """Targets: what registries send, and the references that repositories contain."""
 
-from agentjobs.environments.images.errors import ImageError
-from agentjobs.environments.images.manifest import Index, choose_manifest, parse_config
-from agentjobs.environments.images.manifest import parse_document as _parse_document
-from agentjobs.environments.images.reference import parse_reference
+from agentjobs_runtime.environments.images.errors import ImageError
+from agentjobs_runtime.environments.images.reference import parse_reference
+from agentjobs_worker.environments.images.manifest import Index, choose_manifest, parse_config
+from agentjobs_worker.environments.images.manifest import parse_document as _parse_document
 from tests.hostile.fuzz.documents import json_documents, texts
 from tests.hostile.fuzz.target import Target
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from importlib import import_module
 
-from agentjobs.environments.devcontainer import DevcontainerError, parse_devcontainer
 from agentjobs.inventory import imports
 from agentjobs.inventory.imports.javascript.tsconfig import read_aliases
 from agentjobs.inventory.model import ParsedManifest
@@ -13,6 +12,7 @@ from agentjobs_dependencies.combine import combine
 from agentjobs_dependencies.formats.kinds import READERS
 from agentjobs_dependencies.formats.text import UnreadableManifest
 from agentjobs_dependencies.installed_together import find_installed_together
+from agentjobs_runtime.environments.devcontainer import DevcontainerError, parse_devcontainer
 from tests.hostile.fuzz.documents import documents, json_documents
 from tests.hostile.fuzz.target import Target
 

@@ -10,24 +10,24 @@ import httpx
 
 from agentjobs.gateway.calls import parse, prepare, read_model
 from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
-from agentjobs.gateway.errors import RequestRefused
-from agentjobs.gateway.key_filter import KeyFilter
 from agentjobs.gateway.measured_prompts import MeasuredPrompts
 from agentjobs.gateway.responses import usage_reader
-from agentjobs.gateway.upstream import Upstream
-from agentjobs.outbound.egress.http_head import HeadError, parse_request, parse_response
-from agentjobs.outbound.guard.addresses import AllowList
-from agentjobs.outbound.guard.host_patterns import parse_pattern, split_port
-from agentjobs.outbound.guard.hosts import host_refusal_reason
-from agentjobs.outbound.untrusted_http.response import InvalidResponse, Response
-from agentjobs.problems import Problem
 from agentjobs.repos.imports.source import parse_source
 from agentjobs.webhooks.targets import _parse as _parse_webhook_url
+from agentjobs.webhooks.untrusted_http.response import InvalidResponse, Response
 from agentjobs_client import calls
 from agentjobs_client.call import error_from
 from agentjobs_client.errors import ClientError
 from agentjobs_client.server_sent_events import EventParser
 from agentjobs_client.webhooks import verify_webhook
+from agentjobs_runtime.outbound.egress.http_head import HeadError, parse_request, parse_response
+from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.host_patterns import parse_pattern, split_port
+from agentjobs_runtime.outbound.guard.hosts import host_refusal_reason
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.upstream import Upstream
+from agentjobs_runtime.sandbox_http.errors import RequestRefused
+from agentjobs_runtime.sandbox_http.key_filter import KeyFilter
 from tests.hostile.fuzz.documents import documents, json_documents, texts
 from tests.hostile.fuzz.feeding import split_bytes
 from tests.hostile.fuzz.target import Target

@@ -5,15 +5,15 @@ import stat
 import tempfile
 from pathlib import Path
 
-from agentjobs.sandbox.kubernetes.archive import ArchiveRequest, apply_changes
-from agentjobs.sandbox.kubernetes.frames import (
+from agentjobs_kubernetes.archive import ArchiveRequest, apply_changes
+from agentjobs_kubernetes.frames import (
     FrameDecoder,
     FrameType,
     ProtocolError,
     encode_frame,
 )
-from agentjobs.sandbox.kubernetes.messages import decode_message
-from agentjobs.sandbox.kubernetes.tar_stream import BLOCK_BYTES
+from agentjobs_kubernetes.messages import decode_message
+from agentjobs_kubernetes.tar_stream import BLOCK_BYTES
 from tests.hostile.fuzz.documents import documents, json_documents
 from tests.hostile.fuzz.target import Target
 from tests.support.pod_files import END, LONG_LINK, long_name, member

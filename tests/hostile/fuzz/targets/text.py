@@ -5,26 +5,26 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agentjobs import safe_text
-from agentjobs.agents.presets.aider import AiderWatcher
-from agentjobs.agents.presets.claude_code import ClaudeCodeWatcher
-from agentjobs.agents.presets.codex import CodexWatcher
-from agentjobs.agents.presets.mini_swe_agent import _EXIT_STATUS
-from agentjobs.agents.presets.opencode import OpencodeWatcher
-from agentjobs.agents.report import read_report
-from agentjobs.agents.run_watcher import RunWatcher
-from agentjobs.agents.steps import Step
 from agentjobs.jobs.logs.decoder import LogDecoder, service_line
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
-from agentjobs.redaction.redactor import Redactor
 from agentjobs.repos.imports.progress import ImportProgress
-from agentjobs.sandbox.output_tail import last_lines
-from agentjobs.sandbox.protocol import REPORT_DIRECTORY, REPORT_FILE
 from agentjobs.web.dashboard.text.ansi import AnsiLines, PlainLines
 from agentjobs.web.dashboard.text.diff_view import render_diff_view
 from agentjobs.web.dashboard.text.highlighting import highlight, language_of_file
 from agentjobs.web.dashboard.text.markdown import render
 from agentjobs.web.dashboard.text.visible_text import visible
+from agentjobs_runtime import safe_text
+from agentjobs_runtime.agents.report import read_report
+from agentjobs_runtime.agents.steps import Step
+from agentjobs_runtime.redaction.redactor import Redactor
+from agentjobs_runtime.sandboxes.directories import REPORT_DIRECTORY, REPORT_FILE
+from agentjobs_worker.agents.presets.aider import AiderWatcher
+from agentjobs_worker.agents.presets.claude_code import ClaudeCodeWatcher
+from agentjobs_worker.agents.presets.codex import CodexWatcher
+from agentjobs_worker.agents.presets.mini_swe_agent import _EXIT_STATUS
+from agentjobs_worker.agents.presets.opencode import OpencodeWatcher
+from agentjobs_worker.agents.run_watcher import RunWatcher
+from agentjobs_worker.sandbox.output_tail import last_lines
 from tests.hostile.fuzz.documents import documents, texts
 from tests.hostile.fuzz.feeding import split_bytes
 from tests.hostile.fuzz.target import Target

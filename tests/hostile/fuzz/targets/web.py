@@ -12,10 +12,8 @@ from starlette.types import Message
 
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.validation import size_faults
-from agentjobs.json_fields import faults_of
 from agentjobs.organizations.form_tokens import is_token_of
 from agentjobs.organizations.tokens import is_well_formed
-from agentjobs.problems import Fault, Problem
 from agentjobs.web.access_log import ClientAddresses
 from agentjobs.web.api.accept import names_type
 from agentjobs.web.api.idempotency import key_faults, read_claim
@@ -34,6 +32,8 @@ from agentjobs.web.openid.exchange import ProviderResponse
 from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
 from agentjobs.web.openid.identity import identity_of
 from agentjobs.web.openid.provider import Document, _is_valid_address, _Keys
+from agentjobs_runtime.json_fields import faults_of
+from agentjobs_runtime.problems import Fault, Problem
 from tests.hostile.fuzz.documents import documents, json_documents, texts
 from tests.hostile.fuzz.target import Target
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.sandbox.kubernetes import api_retries
+from agentjobs_kubernetes import api_retries
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.runs import RunRecords
-from agentjobs.sandbox.protocol import RunOwner, SandboxLost
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.runs import RunRecords
+from agentjobs_worker.sandbox.protocol import RunOwner, SandboxLost
 from tests.support.kubernetes.client import AGENT_IMAGE
 from tests.support.kubernetes.killed_worker import WorkerPlan, plan_sandbox, plan_task
 from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from agentjobs.sandbox.kubernetes import user_namespaces
-from agentjobs.sandbox.kubernetes.cluster import Cluster
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.credentials import new_credentials
-from agentjobs.sandbox.kubernetes.labels import JOB
-from agentjobs.sandbox.kubernetes.network_policy import POLICY_NAME, ensure_network_policy
-from agentjobs.sandbox.kubernetes.orphans import delete_orphans, delete_superseded
-from agentjobs.sandbox.kubernetes.pod_status import PodState
-from agentjobs.sandbox.kubernetes.pods import PodRequest, pod_name
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import (
+from agentjobs_kubernetes import user_namespaces
+from agentjobs_kubernetes.cluster import Cluster
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.credentials import new_credentials
+from agentjobs_kubernetes.labels import JOB
+from agentjobs_kubernetes.network_policy import POLICY_NAME, ensure_network_policy
+from agentjobs_kubernetes.orphans import delete_orphans, delete_superseded
+from agentjobs_kubernetes.pod_status import PodState
+from agentjobs_kubernetes.pods import PodRequest, pod_name
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_runtime.sandboxes.placement import Placement
+from agentjobs_worker.sandbox.protocol import (
     ImageUnavailable,
-    Placement,
     RootImage,
     RunOwner,
     SandboxError,

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.description import SandboxDescription, describe_sandbox
-from agentjobs.sandbox.kubernetes import description, network_probe
-from agentjobs.sandbox.kubernetes.access import PERMISSIONS
-from agentjobs.settings import Settings
+from agentjobs_kubernetes import description, network_probe
+from agentjobs_kubernetes.access import PERMISSIONS
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.sandbox.description import describe_sandbox
+from agentjobs_worker.sandbox.protocol import SandboxDescription
 from tests.support.kubernetes.client import AGENT_IMAGE, ApiClient
 from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
 

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from agentjobs.sandbox.kubernetes import results
-from agentjobs.sandbox.kubernetes.connection import Supervisor
-from agentjobs.sandbox.kubernetes.download import TransferLimits, download_changes
-from agentjobs.sandbox.limits import FILE_BYTES, Limits
-from agentjobs.sandbox.protocol import SandboxError, SandboxTask, UnusableResult
+from agentjobs_kubernetes import results
+from agentjobs_kubernetes.connection import Supervisor
+from agentjobs_kubernetes.download import TransferLimits, download_changes
+from agentjobs_runtime.sandboxes.limits import FILE_BYTES, Limits
+from agentjobs_worker.sandbox.protocol import SandboxError, SandboxTask, UnusableResult
 from tests.support.child_processes import children_of
 from tests.support.pod_files import END, MemoryChannel, download, gnu_archive, long_name, member
 from tests.support.sandbox import eventually

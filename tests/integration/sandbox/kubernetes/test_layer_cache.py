@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agentjobs.sandbox.kubernetes import layer_cache
-from agentjobs.sandbox.kubernetes.layer_cache import record_of
-from agentjobs.sandbox.mounts import HOME, WORKSPACE
+from agentjobs_kubernetes import layer_cache
+from agentjobs_kubernetes.layer_cache import record_of
+from agentjobs_runtime.sandboxes.directories import HOME, WORKSPACE
 from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.kubernetes.pod_sandbox import pod_sandbox
 from tests.support.sandbox import SandboxHarness, eventually

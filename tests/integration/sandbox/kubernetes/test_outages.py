@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from agentjobs.jobs.queue.leases import WorkerInfo
-from agentjobs.sandbox.kubernetes import api_retries, cluster, pod_watch, user_namespaces
-from agentjobs.sandbox.kubernetes import sandbox as sandbox_module
-from agentjobs.sandbox.kubernetes.cluster import Cluster
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.labels import JOB
-from agentjobs.sandbox.kubernetes.orphans import delete_orphans
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
-from agentjobs.sandbox.protocol import SandboxLost, SandboxUnavailable, SandboxUnreachable
-from agentjobs.worker.loops.cluster_loop import check_cluster
+from agentjobs_kubernetes import api_retries, cluster, pod_watch, user_namespaces
+from agentjobs_kubernetes import sandbox as sandbox_module
+from agentjobs_kubernetes.cluster import Cluster
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.labels import JOB
+from agentjobs_kubernetes.orphans import delete_orphans
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
+from agentjobs_worker.loops.cluster_loop import check_cluster
+from agentjobs_worker.sandbox.protocol import SandboxLost, SandboxUnavailable, SandboxUnreachable
 from tests.integration.sandbox.kubernetes.test_cluster import (
     follow,
     is_gone,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.layer_files import deleted_paths
-from agentjobs.sandbox.protocol import UnusableResult
+from agentjobs_kubernetes.layer_files import deleted_paths
+from agentjobs_worker.sandbox.protocol import UnusableResult
 from tests.support.pod_files import download, upload
 from tests.support.supervisor import command, running_supervisor, shell
 from tests.support.supervisor_client import closing

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 import uvloop
 
-from agentjobs.sandbox.kubernetes import pod_connection, supervised_run
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.connection import Supervisor
-from agentjobs.sandbox.kubernetes.messages import Hello
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
-from agentjobs.sandbox.limits import Limits
-from agentjobs.sandbox.protocol import (
+from agentjobs_kubernetes import pod_connection, supervised_run
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.connection import Supervisor
+from agentjobs_kubernetes.messages import Hello
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_runtime.sandboxes.placement import Placement
+from agentjobs_worker.sandbox.protocol import (
     ImageUnavailable,
-    Placement,
     RootImage,
     RunOwner,
     SandboxError,

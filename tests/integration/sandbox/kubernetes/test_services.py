@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.sandbox import KubernetesSandbox
-from agentjobs.sandbox.protocol import RunningSandbox
+from agentjobs_kubernetes.sandbox import KubernetesSandbox
+from agentjobs_worker.sandbox.protocol import RunningSandbox
 from tests.support.kubernetes.memory_cluster import memory_cluster
 from tests.support.kubernetes.pod_sandbox import pod_sandbox
 from tests.support.sandbox import SandboxHarness

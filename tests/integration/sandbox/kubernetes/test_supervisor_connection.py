@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agentjobs.sandbox.kubernetes import connection as connection_module
-from agentjobs.sandbox.kubernetes import dial
-from agentjobs.sandbox.kubernetes.channels import Channel, ConnectionLost
-from agentjobs.sandbox.kubernetes.connection import RequestFailed, Supervisor
-from agentjobs.sandbox.kubernetes.credentials import Credentials, new_credentials
-from agentjobs.sandbox.kubernetes.dial import connect
-from agentjobs.sandbox.kubernetes.frames import FrameType
-from agentjobs.sandbox.kubernetes.messages import Ended, Ports, Prepared
+from agentjobs_kubernetes import connection as connection_module
+from agentjobs_kubernetes import dial
+from agentjobs_kubernetes.channels import Channel, ConnectionLost
+from agentjobs_kubernetes.connection import RequestFailed, Supervisor
+from agentjobs_kubernetes.credentials import Credentials, new_credentials
+from agentjobs_kubernetes.dial import connect
+from agentjobs_kubernetes.frames import FrameType
+from agentjobs_kubernetes.messages import Ended, Ports, Prepared
 from tests.support.sandbox import eventually
 from tests.support.scripted_supervisor import ScriptedSupervisor, descriptors
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.upload import upload_tree
-from agentjobs.sandbox.protocol import SandboxError
+from agentjobs_kubernetes.upload import upload_tree
+from agentjobs_worker.sandbox.protocol import SandboxError
 from tests.support.child_processes import children_of
 from tests.support.pod_files import MemoryChannel, upload
 from tests.support.sandbox import eventually

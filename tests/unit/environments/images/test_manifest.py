@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs.environments.images.errors import ImageError
-from agentjobs.environments.images.manifest import (
+from agentjobs_runtime.environments.images.errors import ImageError
+from agentjobs_worker.environments.images.manifest import (
     MAX_LAYERS,
     Index,
     Manifest,

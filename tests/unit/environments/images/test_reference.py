@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.environments.images.errors import ImageError
-from agentjobs.environments.images.reference import parse_reference
+from agentjobs_runtime.environments.images.errors import ImageError
+from agentjobs_runtime.environments.images.reference import parse_reference
 
 DIGEST = f"sha256:{'a' * 64}"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agentjobs.environments.images.errors import ImageError, RegistryUnavailable
-from agentjobs.environments.images.reference import parse_reference
-from agentjobs.environments.images.registry_errors import explain_failure
-from agentjobs.sandbox.protocol import SandboxReport
+from agentjobs_runtime.environments.images.errors import ImageError, RegistryUnavailable
+from agentjobs_runtime.environments.images.reference import parse_reference
+from agentjobs_worker.environments.images.registry_errors import explain_failure
+from agentjobs_worker.sandbox.protocol import SandboxReport
 
 REFERENCE = parse_reference("registry.example.com/acme/build:12")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.environments.images.tool_sandbox import is_disk_full, missing_tools
-from agentjobs.sandbox.disk import WHILE_NEARLY_FULL
-from agentjobs.sandbox.protocol import SandboxReport
+from agentjobs_worker.environments.images.tool_sandbox import is_disk_full, missing_tools
+from agentjobs_worker.sandbox.disk import WHILE_NEARLY_FULL
+from agentjobs_worker.sandbox.protocol import SandboxReport
 
 
 def test_missing_tools_are_named_with_the_command_that_installs_them(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from agentjobs.sandbox.kubernetes.api_client import open_client
+from agentjobs_kubernetes.api_client import open_client
 
 
 def as_since_python_3_13(create: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:

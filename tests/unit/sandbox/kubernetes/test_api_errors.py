@@ -6,7 +6,7 @@ import pytest
 from lightkube.core.exceptions import ApiError
 from lightkube.models.meta_v1 import Status
 
-from agentjobs.sandbox.kubernetes.api_errors import (
+from agentjobs_kubernetes.api_errors import (
     explain,
     is_outage,
     is_refusal,
@@ -14,8 +14,8 @@ from agentjobs.sandbox.kubernetes.api_errors import (
     retry_after,
     status_code,
 )
-from agentjobs.sandbox.kubernetes.api_retries import Backoff
-from agentjobs.sandbox.protocol import SandboxError, SandboxUnavailable
+from agentjobs_kubernetes.api_retries import Backoff
+from agentjobs_worker.sandbox.protocol import SandboxError, SandboxUnavailable
 
 REQUEST = httpx2.Request("POST", "https://10.0.0.1/api/v1/namespaces/agents/pods")
 RBAC = (

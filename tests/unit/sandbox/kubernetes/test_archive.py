@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.archive import ArchiveRequest, ArchiveResponse, apply_changes
-from agentjobs.sandbox.limits import FILE_BYTES
+from agentjobs_kubernetes.archive import ArchiveRequest, ArchiveResponse, apply_changes
+from agentjobs_runtime.sandboxes.limits import FILE_BYTES
 from tests.support.pod_files import END, long_name, member
 from tests.support.trees import describe_tree
 

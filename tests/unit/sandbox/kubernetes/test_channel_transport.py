@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.channel_transport import ChannelTransport, serve_ports
-from agentjobs.sandbox.kubernetes.channels import WINDOW_BYTES, Channel, ChannelClosed
-from agentjobs.sandbox.protocol import SandboxPort
+from agentjobs_kubernetes.channel_transport import ChannelTransport, serve_ports
+from agentjobs_kubernetes.channels import WINDOW_BYTES, Channel, ChannelClosed
+from agentjobs_worker.sandbox.protocol import SandboxPort
 from tests.support.channel_peers import ConnectedPair
 from tests.support.sandbox import eventually
 

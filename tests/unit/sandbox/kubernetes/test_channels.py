@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.channels import (
+from agentjobs_kubernetes.channels import (
     CREDIT_PORTION_BYTES,
     WINDOW_BYTES,
     Channel,
     ChannelClosed,
     ConnectionLost,
 )
-from agentjobs.sandbox.kubernetes.frames import MAX_DATA_BYTES, FrameType
-from agentjobs.sandbox.kubernetes.multiplexer import MAX_PEER_CHANNELS
+from agentjobs_kubernetes.frames import MAX_DATA_BYTES, FrameType
+from agentjobs_kubernetes.multiplexer import MAX_PEER_CHANNELS
 from tests.support.channel_peers import ConnectedPair
 
 
@@ -175,9 +175,7 @@ async def test_more_channels_than_allowed_are_closed_at_once() -> None:
 async def test_unread_data_of_all_channels_together_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        "agentjobs.sandbox.kubernetes.multiplexer.MAX_UNREAD_BYTES", 2 * WINDOW_BYTES
-    )
+    monkeypatch.setattr("agentjobs_kubernetes.multiplexer.MAX_UNREAD_BYTES", 2 * WINDOW_BYTES)
     pair = ConnectedPair()
     ends = [await pair.open() for _ in range(3)]
     for _, there in ends[:2]:

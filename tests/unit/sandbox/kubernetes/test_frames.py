@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.sandbox.kubernetes.frames import (
+from agentjobs_kubernetes.frames import (
     MAX_DATA_BYTES,
     MAX_MESSAGE_BYTES,
     Frame,

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.sandbox.kubernetes import layer_cache
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.connection import Supervisor
-from agentjobs.sandbox.kubernetes.layer_cache import Archive, LayerCache, record_of
-from agentjobs.sandbox.kubernetes.pods import CachedLayer
-from agentjobs.sandbox.mounts import HOME
-from agentjobs.sandbox.protocol import Layer, SandboxError, SandboxTask
+from agentjobs_kubernetes import layer_cache
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.connection import Supervisor
+from agentjobs_kubernetes.layer_cache import Archive, LayerCache, record_of
+from agentjobs_kubernetes.pods import CachedLayer
+from agentjobs_runtime.sandboxes.directories import HOME
+from agentjobs_worker.sandbox.protocol import Layer, SandboxError, SandboxTask
 
 CLAIM = "cache"
 ARCHIVE = Archive(claim=CLAIM, sha256="0" * 64, bytes=5)

@@ -4,14 +4,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.layer_files import (
+from agentjobs_kubernetes.layer_files import (
     TaskDownload,
     TaskUpload,
     task_downloads,
     task_uploads,
 )
-from agentjobs.sandbox.mounts import HOME, ROOT, RUN_DIRECTORY, WORKSPACE
-from agentjobs.sandbox.protocol import Layer, SandboxError, SandboxTask
+from agentjobs_runtime.sandboxes.directories import HOME, ROOT, RUN_DIRECTORY, WORKSPACE
+from agentjobs_worker.sandbox.protocol import Layer, SandboxError, SandboxTask
 
 
 def task(directory: Path, *layers: Layer) -> SandboxTask:

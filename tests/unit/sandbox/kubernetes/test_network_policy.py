@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.network_policy import network_policy
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.network_policy import network_policy
 
 LABELS = {"app": "agentjobs-worker"}
 PODS = {"podSelector": {"matchLabels": LABELS}}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.network_probe import explain_probe
+from agentjobs_kubernetes.network_probe import explain_probe
 
 POD, SERVER = "10.0.0.2:8463", "10.96.0.1:443"
 ADDRESSES = {POD: "another pod", SERVER: "the API server"}

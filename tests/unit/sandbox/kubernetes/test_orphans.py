@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from agentjobs.sandbox.kubernetes import orphans
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.labels import WORKER
-from agentjobs.sandbox.kubernetes.orphans import is_orphan, sweep_regularly
-from agentjobs.sandbox.kubernetes.pod_status import PodState
+from agentjobs_kubernetes import orphans
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.labels import WORKER
+from agentjobs_kubernetes.orphans import is_orphan, sweep_regularly
+from agentjobs_kubernetes.pod_status import PodState
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 SETTINGS = ClusterSettings(worker="mine", image="i", pending_seconds=600)

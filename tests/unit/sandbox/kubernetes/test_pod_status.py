@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from lightkube.resources.core_v1 import Pod
 
-from agentjobs.sandbox.kubernetes.pod_status import PodState, pod_state
-from agentjobs.sandbox.protocol import ImageUnavailable, SandboxLost
+from agentjobs_kubernetes.pod_status import PodState, pod_state
+from agentjobs_worker.sandbox.protocol import ImageUnavailable, SandboxLost
 from tests.support.paths import DATA
 
 RECORDS = DATA / "kubernetes_pods.json"

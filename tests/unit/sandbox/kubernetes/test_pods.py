@@ -8,18 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.sandbox.kubernetes.cluster_settings import ClusterSettings
-from agentjobs.sandbox.kubernetes.labels import label_value
-from agentjobs.sandbox.kubernetes.pods import CachedLayer, PodRequest, pod_manifest, pod_name
-from agentjobs.sandbox.limits import GIB, Limits
-from agentjobs.sandbox.protocol import (
-    Layer,
-    Placement,
-    RootImage,
-    RunOwner,
-    SandboxError,
-    SandboxTask,
-)
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.labels import label_value
+from agentjobs_kubernetes.pods import CachedLayer, PodRequest, pod_manifest, pod_name
+from agentjobs_runtime.sandboxes.limits import GIB, Limits
+from agentjobs_runtime.sandboxes.placement import Placement
+from agentjobs_worker.sandbox.protocol import Layer, RootImage, RunOwner, SandboxError, SandboxTask
 
 OWNER = RunOwner(
     organization_id="org_1", step="agent", job_id="job_1", agent_id="my agent: v2", fence=7

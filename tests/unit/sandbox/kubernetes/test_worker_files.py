@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs.sandbox.kubernetes.worker_files import MAX_FILE_BYTES, copy_worker_files
-from agentjobs.sandbox.protocol import SandboxTask
+from agentjobs_kubernetes.worker_files import MAX_FILE_BYTES, copy_worker_files
+from agentjobs_worker.sandbox.protocol import SandboxTask
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 
 import httpx
 
-from agentjobs.identifiers import new_id
 from agentjobs.organizations.sessions import session_id
 from agentjobs.organizations.tokens import token_hash
 from agentjobs.store.database import Database
 from agentjobs.web.dashboard.page_route import PageRoute, PublicRoute
 from agentjobs.web.dashboard.routes import ROUTES
+from agentjobs_runtime.identifiers import new_id
 from tests.unit.web.dashboard.browser import ADDRESS, Browser
 from tests.unit.web.dashboard.conftest import Dashboard
 from tests.unit.web.dashboard.event_streams import listen

@@ -17,11 +17,11 @@ from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.sessions import Origin, start_session
 from agentjobs.organizations.users import User, create_user
-from agentjobs.settings import Settings
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext
+from agentjobs_runtime.settings import Settings
 from tests.support.jobs import JobHarness, job_harness
 from tests.unit.web.dashboard.browser import Browser
 from tests.unit.web.dashboard.organizations import SampleOrganizations, create_sample_organizations

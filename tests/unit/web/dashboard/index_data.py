@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from agentjobs.advisories.rows import put
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
 from agentjobs.inventory.graph.encoding import pack_graph
 from agentjobs.inventory.model import IndexWarning, LanguageLines, ModuleGraph
 from agentjobs.organizations.authentication import Caller
 from agentjobs_dependencies.advisories.model import Advisory, Affected, AffectedRange, Event, Rating
 from agentjobs_dependencies.advisories.texts import AdvisoryText, Reference
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
 from tests.support.jobs import JobHarness
 from tests.support.users import write
 from tests.unit.web.dashboard.repository import TextMaker

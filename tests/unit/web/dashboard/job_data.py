@@ -2,8 +2,8 @@
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.organizations.authentication import Caller
+from agentjobs_runtime.clock import now_ms
 from tests.support.jobs import JobHarness
 from tests.support.steps import insert_steps
 from tests.support.users import write

@@ -5,15 +5,11 @@ from shutil import copytree
 
 import msgspec
 
-from agentjobs.clock import now_ms
 from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
-from agentjobs.environments.definition import EnvironmentDefinition
-from agentjobs.environments.key import EnvironmentRequest
 from agentjobs.environments.repo_settings import set_definition
 from agentjobs.environments.secret_definition import SecretDefinition
 from agentjobs.environments.secrets import set_environment_secret
 from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
-from agentjobs.identifiers import new_id
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.organizations.api_keys import list_keys
 from agentjobs.organizations.audit import Actor, acting_as
@@ -25,6 +21,10 @@ from agentjobs.pulls.comments import CodePlace, add_comment
 from agentjobs.pulls.local_forge import LocalForge
 from agentjobs.webhooks.allowed_addresses import load_allow_list
 from agentjobs.webhooks.registration import add_endpoint
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.environments.definition import EnvironmentDefinition
+from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.identifiers import new_id
 from tests.support.jobs import JobHarness
 from tests.support.local_repository import CREDENTIAL, holds_credential
 from tests.support.users import write

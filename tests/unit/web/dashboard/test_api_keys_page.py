@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentjobs.clock import DAY_MS, now_ms
 from agentjobs.organizations.api_keys import CreatedKey, create_key, list_keys, revoke_key
 from agentjobs.store.database import Transaction
+from agentjobs_runtime.clock import DAY_MS, now_ms
 from tests.unit.web.dashboard.browser import PAYLOAD, Browser, Page
 from tests.unit.web.dashboard.conftest import Dashboard
 

@@ -3,18 +3,17 @@
 import csv
 import io
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import agentjobs
-from agentjobs.clock import DAY_MS, iso_utc, now_ms
 from agentjobs.organizations.audit import Actor, Entry, write
 from agentjobs.store.database import Transaction
 from agentjobs.web.dashboard.settings.audit_log import csv_export
 from agentjobs.web.dashboard.settings.audit_log import page as audit_log
 from agentjobs.web.dashboard.settings.audit_log.text import ACTIONS, GROUPS, describe_details
+from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
+from tests.support.paths import SERVICE
 from tests.unit.web.dashboard.audit_actions import actions_in
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard
@@ -237,8 +236,7 @@ async def test_hostile_texts_are_escaped(quiet_dashboard: Dashboard) -> None:
 
 
 def test_every_action_that_the_service_writes_has_a_description() -> None:
-    source = Path(agentjobs.__file__).parent
-    written = {action for file in source.rglob("*.py") for action in actions_in(file.read_text())}
+    written = {action for file in SERVICE.rglob("*.py") for action in actions_in(file.read_text())}
     # One action for each form of writing it.
     expected = {"api_key.created", "webhook.disabled", "job.created", "webhook.redelivered"}
     assert expected <= written

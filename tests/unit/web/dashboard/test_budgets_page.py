@@ -2,10 +2,10 @@
 
 import pytest
 
-from agentjobs.clock import DAY_MS, iso_utc, now_ms
 from agentjobs.organizations.budgets import NANOUSD_PER_USD, Budget, find_budget, set_budget
 from agentjobs.store.database import Transaction
 from agentjobs.web.dashboard.settings.budgets import today_of
+from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard
 

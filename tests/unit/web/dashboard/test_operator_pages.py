@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from agentjobs.fleet.processes import ProcessInfo, record_heartbeat
-from agentjobs.free_space import DiskSpace
 from agentjobs.jobs.queue.leases import WorkerInfo, renew
 from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.operators import add_operator
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.pauses import load_pauses
+from agentjobs_runtime.free_space import DiskSpace
 from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD, Browser
 from tests.unit.web.dashboard.conftest import Dashboard

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.organizations.organizations import ensure_default, set_plan
 from agentjobs.organizations.pauses import pause, resume
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import an_agent
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard

@@ -8,11 +8,11 @@ import pytest
 
 from agentjobs.jobs.review import mark_ready
 from agentjobs.local_git.repositories import path as git_path
-from agentjobs.problems import Problem
 from agentjobs.pulls.comments import add_comment
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.web.dashboard.external_links import web_address
+from agentjobs_runtime.problems import Problem
 from tests.support.jobs import insert_repo
 from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD

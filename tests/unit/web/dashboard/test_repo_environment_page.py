@@ -2,9 +2,9 @@
 
 import pytest
 
-from agentjobs.environments.definition import EnvironmentDefinition
 from agentjobs.environments.repo_settings import RepoSettings, load_repo_settings
 from agentjobs.repos.queries import find_repo
+from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard
 

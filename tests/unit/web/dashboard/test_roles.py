@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from agentjobs.agents.catalog import Catalog
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.memberships import ROLES, allows
 from agentjobs.web.dashboard.page_route import PageRoute
 from agentjobs.web.dashboard.routes import ROUTES
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import an_agent
 from tests.support.users import make_passwords_cheap, write
 from tests.unit.web.dashboard.addresses import (

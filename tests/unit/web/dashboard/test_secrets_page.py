@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from agentjobs.agents.catalog import Catalog
-from agentjobs.agents.definitions import Agent, ModelAccess
 from agentjobs.organizations.secrets import list_secrets, open_secret, set_secret
+from agentjobs_runtime.agents.definitions import Agent, ModelAccess
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import an_agent
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.conftest import Dashboard

@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agentjobs.problems import Problem
 from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.text_filters import distance, exact, moment
 from agentjobs.web.dashboard.zones import whole_hours_ahead, zone_named
+from agentjobs_runtime.problems import Problem
 from tests.support.users import write
 from tests.unit.web.dashboard.event_streams import listen
 

@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 import pytest
 
 from agentjobs.advisories import rows
-from agentjobs.agents.catalog import Catalog
-from agentjobs.clock import DAY_MS, now_ms
-from agentjobs.identifiers import new_id
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import an_agent
 from tests.support.users import write
 from tests.unit.web.dashboard.conftest import open_sample_dashboard

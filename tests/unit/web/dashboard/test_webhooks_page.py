@@ -7,11 +7,11 @@ import shlex
 import msgspec
 import pytest
 
-from agentjobs.clock import now_ms
-from agentjobs.identifiers import new_id
-from agentjobs.settings import Settings
 from agentjobs.webhooks.endpoints import disable, list_endpoints
 from agentjobs.webhooks.ping import TEST_EVENTS
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.settings import Settings
 from tests.support.users import write
 from tests.unit.web.dashboard.browser import PAYLOAD
 from tests.unit.web.dashboard.event_streams import listen

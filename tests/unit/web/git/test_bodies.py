@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from agentjobs.problems import Problem
 from agentjobs.web.git.body import Body, gunzip, limit_size, receive_pieces
+from agentjobs_runtime.problems import Problem
 
 
 async def pieces_of(parts: Iterable[bytes]) -> AsyncIterator[bytes]:

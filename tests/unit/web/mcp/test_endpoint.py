@@ -10,9 +10,9 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from agentjobs.organizations.api_keys import revoke_key
-from agentjobs.settings import Settings
 from agentjobs.web.api import rate_limit
 from agentjobs.web.api.requests import MAX_BODY_BYTES
+from agentjobs_runtime.settings import Settings
 from tests.unit.web.mcp.clients import ACCEPT, message, post
 from tests.unit.web.service import ORGANIZATION, Service, refusal
 

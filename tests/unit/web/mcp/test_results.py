@@ -7,9 +7,9 @@ import pytest
 
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.protocol.outcomes import JobReport, Reported
 from agentjobs.store.database import Transaction
 from agentjobs.web.mcp.results import MAX_DETAIL_BYTES, MAX_DIFF_FILES, MAX_REPORT_BYTES
+from agentjobs_runtime.protocol.outcomes import JobReport, Reported
 from tests.support.steps import insert_steps
 from tests.unit.web.mcp.clients import (
     Connect,

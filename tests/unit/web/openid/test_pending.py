@@ -6,7 +6,6 @@ import logging
 import pytest
 
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.problems import Problem
 from agentjobs.web.openid.cache import FAILURE_MAX_AGE_MS, MIN_REFRESH_INTERVAL_MS, CachedDocument
 from agentjobs.web.openid.cache import MAX_AGE_MS as REMEMBERED_MS
 from agentjobs.web.openid.errors import provider_error
@@ -17,6 +16,7 @@ from agentjobs.web.openid.pending import (
     open_pending,
     seal_pending,
 )
+from agentjobs_runtime.problems import Problem
 
 ISSUER = "https://id.example.com"
 NOW = 1_800_000_000_000

@@ -9,10 +9,10 @@ import pytest
 from joserfc import jwk, jwt
 from joserfc.jws import JWSRegistry
 
-from agentjobs.problems import Problem
 from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
 from agentjobs.web.openid.identity import identity_of
 from agentjobs.web.openid.tokens import Client, client_authentication
+from agentjobs_runtime.problems import Problem
 
 NOW = 1_800_000_000
 ISSUER = "https://id.example.com"

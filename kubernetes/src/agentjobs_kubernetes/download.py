@@ -1,0 +1,171 @@
+"""Takes over what an agent changed in its pod, whose every byte may be hostile."""
+
+import asyncio
+import json
+import signal
+import socket
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from agentjobs_kubernetes.archive import CPU_SECONDS, ArchiveRequest
+from agentjobs_kubernetes.piped_process import PipedProcess, own_program, read_start
+from agentjobs_runtime.sandboxes.limits import FILE_BYTES, Limits
+from agentjobs_worker.sandbox.child import wait_despite_cancellation
+from agentjobs_worker.sandbox.protocol import SandboxError, UnusableResult
+
+_PROGRAM = "agentjobs_kubernetes.archive"
+
+
+class ReadableChannel(Protocol):
+    async def read(self) -> bytes:
+        """b"" at the end."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferLimits:
+    """0 means no limit. `text` is what `max_bytes` stands for in a report."""
+
+    max_bytes: int
+    max_file_bytes: int
+    text: str
+
+    @classmethod
+    def of(cls, limits: Limits, received_bytes: int = 0) -> "TransferLimits":
+        """What is left of a sandbox's limits after other downloads."""
+        # 0 would be no limit.
+        left = max(1, limits.workspace_bytes - received_bytes) if limits.workspace_bytes else 0
+        return cls(max_bytes=left, max_file_bytes=limits.file_bytes, text=limits.workspace_text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """`exceeded` is the limit as text, if there was more than it allows."""
+
+    entries: int = 0
+    used_bytes: int = 0
+    exceeded: str | None = None
+
+
+class _Response(msgspec.Struct, frozen=True):
+    """Of `archive`."""
+
+    entries: int = 0
+    used_bytes: int = 0
+    is_too_large: bool = False
+    refused: str = ""
+    error: str = ""
+    error_number: int = 0
+
+
+async def download_changes(
+    changes: ReadableChannel,
+    deletions: ReadableChannel,
+    target: Path,
+    limits: TransferLimits,
+    *,
+    lower: Path | None = None,
+) -> Received:
+    """Apply the deletions to the directory, then the changes.
+
+    If `target` is a layer over `lower`, what was deleted of that is remembered beside `target`.
+    Another call with the same changes is harmless. Raises UnusableResult, SandboxError, and what
+    the channels raise.
+    """
+    changes_socket, changes_end = socket.socketpair()
+    deletions_socket, deletions_end = socket.socketpair()
+    with changes_socket, deletions_socket:
+        with changes_end, deletions_end:
+            process = PipedProcess(
+                own_program(_PROGRAM, _request(target, lower, limits, deletions_end.fileno())),
+                stdin=changes_end.fileno(),
+                descriptors=(deletions_end.fileno(),),
+            )
+        async with process:
+            response = await _response(
+                process, _feed((deletions, deletions_socket), (changes, changes_socket))
+            )
+    return _received(response, target, limits)
+
+
+def deleted_record(upper: Path) -> Path:
+    """The file with the paths of the lower directory that were deleted, separated by NUL."""
+    return upper.with_name(f"{upper.name}.deleted")
+
+
+def _request(target: Path, lower: Path | None, limits: TransferLimits, deletions: int) -> str:
+    request = ArchiveRequest(
+        target=str(target),
+        lower="" if lower is None else str(lower),
+        deleted="" if lower is None else str(deleted_record(target)),
+        deletions_descriptor=deletions,
+        max_bytes=limits.max_bytes,
+        max_file_bytes=limits.max_file_bytes,
+        entry_bytes=FILE_BYTES,
+    )
+    return json.dumps(request)
+
+
+async def _feed(*streams: tuple[ReadableChannel, socket.socket]) -> None:
+    """One after the other, as the process reads them. When it ends early, the rest is not read."""
+    try:
+        for channel, stream in streams:
+            stream.setblocking(False)
+            while data := await channel.read():
+                if not await _send(stream, data):
+                    return
+            stream.close()
+    finally:
+        for channel, _ in streams:
+            channel.close()
+
+
+async def _send(stream: socket.socket, data: bytes) -> bool:
+    try:
+        await asyncio.get_running_loop().sock_sendall(stream, data)
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True
+
+
+async def _response(process: PipedProcess, feed: Coroutine[Any, Any, None]) -> _Response:
+    """The process may end before everything was sent, and the channels may fail before it ends."""
+    feeding = asyncio.create_task(feed)
+    reading = asyncio.create_task(_read(process))
+    try:
+        await asyncio.wait((reading, feeding), return_when=asyncio.FIRST_COMPLETED)
+        if feeding.done():
+            feeding.result()
+        output, errors = await reading
+        exit_code = await process.wait()
+    finally:
+        for task in (feeding, reading):
+            task.cancel()
+        await wait_despite_cancellation(feeding, reading)
+    if exit_code == -signal.SIGXCPU:
+        raise UnusableResult(f"reading it takes more than {CPU_SECONDS} seconds of CPU time")
+    if exit_code != 0:
+        raise SandboxError(
+            f"the process that receives the agent's files ended with {exit_code}: {errors[-500:]}"
+        )
+    return msgspec.json.decode(output, type=_Response)
+
+
+async def _read(process: PipedProcess) -> tuple[bytes, str]:
+    return await read_start(process.stdout), await process.read_errors()
+
+
+def _received(response: _Response, target: Path, limits: TransferLimits) -> Received:
+    if response.refused:
+        raise UnusableResult(response.refused)
+    if response.error:
+        cause = OSError(response.error_number, response.error)
+        raise SandboxError(f"{response.error}: {target}") from cause
+    if response.is_too_large:
+        return Received(exceeded=limits.text)
+    return Received(entries=response.entries, used_bytes=response.used_bytes)

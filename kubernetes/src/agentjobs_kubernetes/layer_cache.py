@@ -1,0 +1,172 @@
+"""Archives of layers on a volume of the cluster, which pods unpack instead of receiving them.
+
+A record beside the lower directory of a layer names its archive. Without one, or if the archive is
+gone, the layer is sent as ever, and stored afterwards for the next pod.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import msgspec
+
+from agentjobs_kubernetes.channels import ChannelClosed, ConnectionLost
+from agentjobs_kubernetes.cluster_settings import ClusterSettings
+from agentjobs_kubernetes.connection import RequestFailed, Supervisor
+from agentjobs_kubernetes.layer_files import deleted_paths
+from agentjobs_kubernetes.pods import CachedLayer
+from agentjobs_kubernetes.upload import WritableChannel, upload_tree
+from agentjobs_worker.sandbox.child import wait_despite_cancellation
+from agentjobs_worker.sandbox.protocol import Layer, SandboxError, SandboxTask
+
+_log = logging.getLogger(__name__)
+
+# Smaller ones are sent as quickly as a pod with another container starts.
+MIN_LAYER_BYTES = 32 * 1024**2
+# After a failure, whose cause may be the volume.
+PAUSE_SECONDS = 600.0
+_SUFFIX = ".archive"
+
+
+class Archive(msgspec.Struct, frozen=True):
+    """`claim` is the volume that it was stored on."""
+
+    claim: str
+    sha256: str
+    bytes: int
+
+
+# A pod that can write the cache, near those of the task. Raises SandboxError.
+Connect = Callable[[SandboxTask], AbstractAsyncContextManager[Supervisor]]
+
+
+class LayerCache:
+    """Does nothing if the settings name no claim."""
+
+    def __init__(self, settings: ClusterSettings, connect: Connect) -> None:
+        self._claim = settings.cache_claim
+        self._max_bytes = settings.cache_max_bytes
+        self._connect = connect
+        self._tasks: dict[Path, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()
+        self._paused_until = 0.0
+        # Those that are too small, or failed.
+        self._skipped_until: dict[Path, float] = {}
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await wait_despite_cancellation(*tasks)
+
+    def find(self, task: SandboxTask) -> tuple[CachedLayer, ...]:
+        """What a pod for the task may unpack. Blocking, briefly."""
+        if not self._claim or time.monotonic() < self._paused_until:
+            return ()
+        return tuple(
+            CachedLayer(str(layer.inside), archive.sha256, archive.bytes)
+            for layer in task.layers
+            # An archive has what earlier runs deleted.
+            if not deleted_paths(layer.upper) and (archive := self._archive(layer)) is not None
+        )
+
+    def pause(self) -> None:
+        """After a pod that should have used the volume was lost."""
+        self._paused_until = time.monotonic() + PAUSE_SECONDS
+
+    def store_missing(
+        self, task: SandboxTask, requested: Collection[CachedLayer], unpacked: Collection[str]
+    ) -> None:
+        """In the background, one at a time. `unpacked` are those that the cache had."""
+        if not self._claim:
+            return
+        missing = {layer.path for layer in requested} - set(unpacked)
+        for layer in task.layers:
+            if str(layer.inside) in missing:
+                with contextlib.suppress(OSError):
+                    record_of(layer.lower).unlink()
+            if self._should_store(layer):
+                self._tasks[layer.lower] = asyncio.create_task(self._store_layer(layer.lower, task))
+
+    def _should_store(self, layer: Layer) -> bool:
+        is_skipped = time.monotonic() < self._skipped_until.get(layer.lower, 0.0)
+        return layer.lower not in self._tasks and not is_skipped and self._archive(layer) is None
+
+    async def _store_layer(self, lower: Path, task: SandboxTask) -> None:
+        try:
+            async with self._turn:
+                if await asyncio.to_thread(_is_large, lower):
+                    archive = await self._store_archive(lower, task)
+                    record_of(lower).write_bytes(msgspec.json.encode(archive))
+                    return
+        except (SandboxError, RequestFailed, ConnectionLost, OSError) as error:
+            _log.warning("the layer %s is not cached: %s", lower, error)
+        finally:
+            del self._tasks[lower]
+        self._skipped_until[lower] = time.monotonic() + PAUSE_SECONDS
+
+    async def _store_archive(self, lower: Path, task: SandboxTask) -> Archive:
+        async with self._connect(task) as supervisor:
+            channel = supervisor.open_store(self._max_bytes)
+            digesting = _DigestingChannel(channel)
+            # The reason why the supervisor closes the channel is in its answer.
+            with contextlib.suppress(ChannelClosed):
+                await upload_tree(digesting, [lower])
+            await supervisor.finish_upload(channel)
+        return digesting.archive(self._claim)
+
+    def _archive(self, layer: Layer) -> Archive | None:
+        try:
+            archive = msgspec.json.decode(record_of(layer.lower).read_bytes(), type=Archive)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return archive if archive.claim == self._claim else None
+
+
+class _DigestingChannel:
+    """Passes on what is written, and counts and digests it."""
+
+    def __init__(self, channel: WritableChannel) -> None:
+        self._channel = channel
+        self._digest = hashlib.sha256()
+        self._bytes = 0
+
+    def archive(self, claim: str) -> Archive:
+        return Archive(claim, self._digest.hexdigest(), self._bytes)
+
+    async def write(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._bytes += len(data)
+        await self._channel.write(data)
+
+    def end(self) -> None:
+        self._channel.end()
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def record_of(lower: Path) -> Path:
+    return lower.with_name(f"{lower.name}{_SUFFIX}")
+
+
+def _is_large(directory: Path) -> bool:
+    """Stops counting when it is. Raises OSError."""
+    total = 0
+    pending = [str(directory)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                else:
+                    total += entry.stat(follow_symlinks=False).st_size
+        if total >= MIN_LAYER_BYTES:
+            return True
+    return False

@@ -1,0 +1,151 @@
+"""Finds out whether the cluster's network enforces the policy of agents; many ignore it."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from agentjobs_kubernetes.channels import Channel, ConnectionLost
+from agentjobs_kubernetes.cluster import Cluster
+from agentjobs_kubernetes.connection import RequestFailed, Supervisor
+from agentjobs_kubernetes.credentials import SUPERVISOR_PORT, new_credentials
+from agentjobs_kubernetes.followed_pod import FollowedPod
+from agentjobs_kubernetes.messages import Dialed
+from agentjobs_kubernetes.network_policy import ensure_network_policy
+from agentjobs_kubernetes.pod_connection import PodConnection
+from agentjobs_kubernetes.pods import PodRequest, pod_name
+from agentjobs_kubernetes.run_output import RunOutput
+from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.sandbox.protocol import SandboxError
+
+_SMALL = Limits(memory_bytes=64 * 1024**2, workspace_bytes=1024**2, scratch_bytes=1024**2)
+_TIMEOUT_SECONDS = 120.0
+_DIAL_SECONDS = 2
+# Some networks apply policies to a pod only when it has been running for a while.
+_LATE_SECONDS = 5.0
+_METADATA = "169.254.169.254:80"
+_KUBELET_PORT = 10250
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkProbe:
+    """`explanation` says what to do if `is_enforced` is False."""
+
+    is_enforced: bool
+    explanation: str
+
+
+async def probe_network(cluster: Cluster) -> NetworkProbe:
+    """From one pod, dial another and what else a cluster has. Raises SandboxError."""
+    await ensure_network_policy(cluster)
+    async with _probe_pod(cluster) as (_, other), _probe_pod(cluster) as (supervisor, own):
+        addresses = {
+            _join(other.state.ip, SUPERVISOR_PORT): "another pod",
+            _METADATA: "the metadata of the cloud",
+            **dict.fromkeys(await _api_servers(cluster), "the API server"),
+        }
+        if own.state.node_ip:
+            addresses[_join(own.state.node_ip, _KUBELET_PORT)] = "its node"
+        at_first = await _dial(supervisor, addresses)
+        if not at_first:
+            return explain_probe(addresses, at_first, at_first)
+        await asyncio.sleep(_LATE_SECONDS)
+        return explain_probe(addresses, at_first, await _dial(supervisor, addresses))
+
+
+def explain_probe(
+    addresses: Mapping[str, str], at_first: set[str], later: set[str]
+) -> NetworkProbe:
+    """The sets are those of the addresses that accepted a connection."""
+    if not at_first:
+        tried = _name(addresses, set(addresses))
+        return NetworkProbe(
+            is_enforced=True,
+            explanation=f"the cluster's network isolates pods: a probe could not reach {tried}",
+        )
+    if not later:
+        return NetworkProbe(
+            is_enforced=False,
+            explanation=f"the cluster's network isolates pods too late: in its first seconds, a "
+            f"probe could reach {_name(addresses, at_first)}; set the network plugin to apply "
+            f"policies before a pod starts",
+        )
+    return NetworkProbe(
+        is_enforced=False,
+        explanation=f"the cluster's network does not enforce NetworkPolicies: a probe could reach "
+        f"{_name(addresses, later)}, and so can agents; use a network plugin that enforces them, "
+        f"such as Calico or Cilium",
+    )
+
+
+@contextlib.asynccontextmanager
+async def _probe_pod(cluster: Cluster) -> AsyncIterator[tuple[Supervisor, FollowedPod]]:
+    credentials, orphan_seconds = new_credentials(), cluster.settings.orphan_seconds
+    request = PodRequest(
+        name=pod_name("network-probe"),
+        supervisor=credentials.supervisor_variable(orphan_seconds, ()),
+        timeout_seconds=_TIMEOUT_SECONDS,
+        limits=_SMALL,
+    )
+    await cluster.create_pod(request)
+    pod = FollowedPod(cluster, request.name, _log.info)
+    connection = PodConnection(
+        pod,
+        credentials,
+        RunOutput(lambda _chunk: None),
+        _refuse,
+        pending_seconds=_TIMEOUT_SECONDS,
+        orphan_seconds=orphan_seconds,
+    )
+    try:
+        yield await connection.connect(), pod
+    finally:
+        connection.close()
+        await pod.close()
+        await cluster.delete_pod(request.name)
+
+
+async def _dial(supervisor: Supervisor, addresses: Mapping[str, str]) -> set[str]:
+    message = {"type": "dial", "addresses": list(addresses), "seconds": _DIAL_SECONDS}
+    try:
+        results = (await supervisor.request(message, Dialed)).results
+    except (ConnectionLost, RequestFailed) as error:
+        raise SandboxError(f"the probe of the cluster's network failed: {error}") from error
+    return {address for address in addresses if results.get(address) == "open"}
+
+
+async def _api_servers(cluster: Cluster) -> list[str]:
+    """As pods see it, and as this worker does."""
+    server = urlsplit(cluster.client.config.cluster.server)
+    places = [
+        (os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")),
+        (server.hostname, server.port or (443 if server.scheme == "https" else 80)),
+    ]
+    loop = asyncio.get_running_loop()
+    addresses: list[str] = []
+    for host, port in places:
+        if host and port:
+            with contextlib.suppress(OSError):
+                infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                addresses += (_join(*info[4][:2]) for info in infos[:1])
+    return addresses
+
+
+def _join(host: Any, port: Any) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _name(addresses: Mapping[str, str], chosen: set[str]) -> str:
+    names = [f"{name} ({address})" for address, name in addresses.items() if address in chosen]
+    return ", ".join(names)
+
+
+def _refuse(channel: Channel, _address: tuple[str, int]) -> None:
+    channel.close()

@@ -1,0 +1,168 @@
+"""Builds a worker and the tools of its jobs."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from agentjobs.advisories.registries.registry import Registry
+from agentjobs.advisories.version_choice import RegistryVersionChooser
+from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
+from agentjobs.app.worker_environments import environments_of
+from agentjobs.gateway.prices import load_prices
+from agentjobs.inventory.commit_summary import CommitSummaryCache
+from agentjobs.inventory.indexing import pom_fetcher
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.adoption import adopt_jobs
+from agentjobs.jobs.queue.claim import may_write_branch
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.publishing.context import ServiceTools
+from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.tickets.resolve import Tickets
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.mirrors.checkout_limits import MIB, CheckoutLimits
+from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.agents.image_programs import ImagePrograms
+from agentjobs_worker.loops.cluster_loop import cluster_loop
+from agentjobs_worker.loops.network_loop import network_loop
+from agentjobs_worker.loops.worker import Worker, WorkerLoop
+from agentjobs_worker.run.context import JobTools
+from agentjobs_worker.run.spare_sandboxes import SpareSandboxes
+from agentjobs_worker.sandbox.factory import open_sandbox
+from agentjobs_worker.sandbox.protocol import Sandbox, SandboxUnreachable
+from agentjobs_worker.sandbox.worker_identity import WorkerIdentity
+from agentjobs_worker.workspace.checkout import Workspaces
+
+if TYPE_CHECKING:
+    from agentjobs_worker.sandbox.clusters import ClusterSandbox
+
+
+@contextlib.asynccontextmanager
+async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
+    settings = context.settings
+    worker_id = new_id("wrk")
+    identity = WorkerIdentity.open(settings.data_path) if settings.uses_kubernetes else None
+    with contextlib.nullcontext() if identity is None else contextlib.closing(identity):
+        adopted = await _adopt_jobs(context, identity, worker_id)
+        async with open_sandbox(settings, identity) as sandbox:
+            problem = "" if adopted else await _find_problem(sandbox)
+            loops = [] if identity is None else _cluster_loops(cast("ClusterSandbox", sandbox))
+            async with _job_tools(context, git_url, sandbox, identity) as tools:
+                slots = settings.effective_slots
+                worker = Worker(tools, slots, worker_id, adopted, loops, problem)
+                await worker.start()
+                yield worker
+
+
+async def _adopt_jobs(
+    context: JobsContext, identity: WorkerIdentity | None, worker_id: str
+) -> list[ClaimedJob]:
+    """Whose agents run in pods that are still there."""
+    if identity is None:
+        return []
+    dead = identity.dead_workers
+    identity.add(worker_id)
+    settings = context.settings
+    jobs = await adopt_jobs(
+        context.db,
+        worker_id,
+        dead,
+        count=settings.effective_slots,
+        lease_seconds=settings.lease_seconds,
+    )
+    identity.keep_only(worker_id)
+    return jobs
+
+
+async def _find_problem(sandbox: Sandbox) -> str:
+    """One that may end by itself; others end this process. Raises SandboxUnavailable."""
+    try:
+        await sandbox.check()
+    except SandboxUnreachable as error:
+        return str(error)
+    return ""
+
+
+def _cluster_loops(sandbox: "ClusterSandbox") -> list[WorkerLoop]:
+    return [partial(cluster_loop, sandbox), lambda _worker: network_loop(sandbox)]
+
+
+@contextlib.asynccontextmanager
+async def _job_tools(
+    context: JobsContext, git_url: str, sandbox: Sandbox, identity: WorkerIdentity | None
+) -> AsyncIterator[JobTools]:
+    settings = context.settings
+    certificates = certificates_of(settings)
+    mirrors = Mirrors(settings.data_path / "mirrors")
+    async with contextlib.AsyncExitStack() as stack:
+        workspaces = _workspaces(settings, mirrors)
+        stack.push_async_callback(workspaces.close)
+        spare_sandboxes = SpareSandboxes(sandbox, workspaces)
+        stack.push_async_callback(spare_sandboxes.close)
+        session = session_of(settings)
+        stack.push_async_callback(session.close)
+        registry = Registry(settings, session)
+        stack.push_async_callback(registry.close)
+        keys, allowed = SealingKeys.load(settings), allowed_of(settings)
+        platforms = platforms_of(context.db, settings, session, certificates)
+        forge = _local_forge(context, git_url, certificates)
+        environments = await environments_of(
+            context, sandbox, workspaces, mirrors, allowed, certificates
+        )
+        if environments is not None:
+            stack.push_async_callback(environments.close)
+        service = ServiceTools(
+            context=context,
+            mirrors=mirrors,
+            forges={forge.platform: forge},
+            platforms=platforms,
+            tickets=Tickets(context.db, keys, session, platforms),
+            keys=keys,
+            chooser=RegistryVersionChooser(registry, settings.minimum_release_age_days),
+            poms=pom_fetcher(settings, registry),
+        )
+        yield JobTools(
+            service=service,
+            workspaces=workspaces,
+            sandbox=sandbox,
+            spare_sandboxes=spare_sandboxes,
+            commit_summaries=CommitSummaryCache(_checkout_limits(settings)),
+            prices=load_prices(settings),
+            allowed=allowed,
+            session=session,
+            certificates=certificates,
+            environments=environments,
+            identity=identity,
+            image_programs=_image_programs(settings, sandbox),
+        )
+
+
+def _workspaces(settings: Settings, mirrors: Mirrors) -> Workspaces:
+    return Workspaces(
+        settings.data_path / "workspaces",
+        mirrors,
+        cache_max_bytes=settings.cache_max_bytes,
+        limits=_checkout_limits(settings),
+    )
+
+
+def _checkout_limits(settings: Settings) -> CheckoutLimits:
+    return CheckoutLimits(
+        size_bytes=settings.limit_checkout_mib * MIB,
+        files=settings.limit_checkout_files,
+        organization_bytes=settings.limit_organization_disk_mib * MIB,
+    )
+
+
+def _local_forge(context: JobsContext, git_url: str, certificates: Path | None) -> LocalForge:
+    public_url = context.settings.effective_public_url
+    return LocalForge(context.db, git_url, public_url, may_write_branch, certificates)
+
+
+def _image_programs(settings: Settings, sandbox: Sandbox) -> ImagePrograms | None:
+    if not settings.uses_kubernetes:
+        return None
+    return ImagePrograms(sandbox, settings.effective_kubernetes_image)

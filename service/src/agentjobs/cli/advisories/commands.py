@@ -1,0 +1,211 @@
+"""`agentjobs advisories`: known vulnerabilities and the state of their feeds."""
+
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin, load_settings, with_store
+from agentjobs.cli.advisories.text import (
+    advisory_document,
+    cell,
+    feed_document,
+    known_ecosystem,
+    result_document,
+)
+from agentjobs.cli.options import DataDir, Json
+from agentjobs.cli.output import escape_line, print_json, print_note, print_table
+
+if TYPE_CHECKING:
+    from agentjobs.advisories.feeds import Feed
+    from agentjobs.advisories.sources.source import Source
+    from agentjobs_runtime.settings import Settings
+
+advisories = typer.Typer(
+    no_args_is_help=True, help="Manage advisories about vulnerabilities (OSV)."
+)
+
+HOW_TO_CONFIGURE = (
+    "No source of advisories is configured, so dependencies are not scanned. Set "
+    "AGENTJOBS_ADVISORIES_SOURCE to a directory, a zip or a URL in the layout of OSV's bucket "
+    "(the public one is https://osv-vulnerabilities.storage.googleapis.com)."
+)
+_MAX_WARNINGS = 5
+_MAX_LIMIT = 1_000
+_BUSY_SECONDS = 0.5
+_PROGRESS_SECONDS = 2.0
+
+
+@advisories.command("sync")
+def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
+    """Synchronize all feeds now; exits with 1 if a feed could not be refreshed."""
+    settings = load_settings(data_dir)
+    if not settings.advisories_source:
+        from agentjobs_runtime.problems import Problem
+
+        raise Problem("no_source", HOW_TO_CONFIGURE)
+
+    async def work(admin: Admin) -> list[dict[str, Any]]:
+        from agentjobs.advisories.sync import configure_feeds
+
+        async with _source(admin.settings) as source:
+            ecosystems = admin.settings.advisories_ecosystems
+            await configure_feeds(admin.db, ecosystems, source.name)
+            return [await _sync(admin, source, ecosystem) for ecosystem in ecosystems]
+
+    results = with_store(data_dir, work)
+    if json:
+        print_json({"feeds": results})
+    else:
+        columns = ("ecosystem", "result", "changed", "removed", "records")
+        print_table(columns, [[feed.get(name) for name in columns] for feed in results])
+    if any(feed["result"] == "failed" for feed in results):
+        raise typer.Exit(1)
+    if not any(feed["records"] for feed in results):
+        from agentjobs.advisories.sources import redact_source
+
+        source = redact_source(settings.advisories_source)
+        print_note(f"{source} has no records for: {', '.join(settings.advisories_ecosystems)}.")
+        raise typer.Exit(1)
+
+
+@advisories.command("status")
+def show_status(data_dir: DataDir = None, json: Json = False) -> None:
+    """Show the state of each ecosystem's feed."""
+    settings = load_settings(data_dir)
+
+    async def work(admin: Admin) -> "list[Feed]":
+        from agentjobs.advisories.feeds import list_feeds
+
+        return await list_feeds(admin.db)
+
+    feeds = with_store(data_dir, work)
+    documents = [feed_document(feed) for feed in feeds]
+    if json:
+        from agentjobs.advisories.sources import redact_source
+
+        source = redact_source(settings.advisories_source)
+        print_json({"source": source or None, "feeds": documents})
+    else:
+        columns = ("ecosystem", "records", "state", "synced_at", "next_at", "error")
+        print_table(columns, [[feed[name] for name in columns] for feed in documents])
+        for feed in feeds:
+            _print_warnings(feed.ecosystem, feed.warnings)
+    if not settings.advisories_source:
+        print_note(HOW_TO_CONFIGURE)
+
+
+@advisories.command("search")
+def search_advisories(
+    text: Annotated[
+        str,
+        typer.Argument(metavar="TEXT", help="An id, an alias, a package, or text of the summary."),
+    ],
+    ecosystem: Annotated[
+        str | None,
+        typer.Option("--ecosystem", metavar="NAME", help="Only this ecosystem, such as PyPI."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=_MAX_LIMIT, help="Maximum number of results.")
+    ] = 100,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Search the stored advisories."""
+    if ecosystem is not None:
+        ecosystem = known_ecosystem(ecosystem)
+    if not text.strip():
+        raise typer.BadParameter("enter text to search for")
+
+    async def work(admin: Admin) -> list[dict[str, Any]]:
+        from agentjobs.advisories.rows import load_relatives, search
+
+        # One more than shown, to know whether there are more.
+        records = await search(admin.db, text, ecosystem=ecosystem, limit=limit + 1)
+        relatives = await load_relatives(admin.db, records)
+        return [advisory_document(record, relatives[record.id]) for record in records]
+
+    results = with_store(data_dir, work)
+    documents, has_more = results[:limit], len(results) > limit
+    if json:
+        print_json({"advisories": documents})
+    else:
+        columns = ("id", "severity", "packages", "aliases", "summary")
+        print_table(columns, [[cell(row[name]) for name in columns] for row in documents])
+    if has_more:
+        hint = f"add `--limit {min(2 * limit, _MAX_LIMIT)}`, or " if limit < _MAX_LIMIT else ""
+        print_note(f"There are more results: {hint}use a more specific search.")
+    if not documents and not load_settings(data_dir).advisories_source:
+        print_note(HOW_TO_CONFIGURE)
+
+
+@asynccontextmanager
+async def _source(settings: "Settings") -> "AsyncIterator[Source]":
+    from agentjobs.advisories.sources import open_source
+    from agentjobs_runtime.outbound.guard.addresses import AllowList
+    from agentjobs_runtime.outbound.guard.sessions import new_session
+    from agentjobs_runtime.settings import SettingsError
+
+    try:
+        session = new_session(AllowList.parse(settings.egress_allow), settings.ca_file)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    async with session:
+        yield open_source(settings.advisories_source, session, settings.data_path)
+
+
+async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any]:
+    import asyncio
+
+    from agentjobs.advisories.feeds import claim_feed
+    from agentjobs.advisories.sources.source import SourceError
+    from agentjobs.advisories.sync import sync_claimed
+    from agentjobs.store.leases import ClaimLost
+
+    has_reported = False
+    while (feed := await claim_feed(admin.db, ecosystem)) is None:
+        if not has_reported:
+            print_note(f"{ecosystem}: waiting for a running service to finish")
+            has_reported = True
+        await asyncio.sleep(_BUSY_SECONDS)
+    progress = _Progress(ecosystem)
+    hours = admin.settings.advisories_refresh_hours
+    try:
+        result = await sync_claimed(admin.db, feed, source, hours, progress.report)
+    except (SourceError, ClaimLost) as error:
+        reason = escape_line(str(error))
+        print_note(f"{ecosystem}: not refreshed: {reason}")
+        return {
+            "ecosystem": ecosystem,
+            "result": "failed",
+            "changed": 0,
+            "removed": 0,
+            "records": feed.records,
+            "error": reason,
+        }
+    _print_warnings(ecosystem, result.warnings)
+    return result_document(result)
+
+
+class _Progress:
+    """Prints progress at intervals; nothing for a quick synchronization."""
+
+    def __init__(self, ecosystem: str) -> None:
+        self._ecosystem = ecosystem
+        self._last = time.monotonic()
+
+    def report(self, done: int, total: int | None) -> None:
+        if time.monotonic() - self._last >= _PROGRESS_SECONDS and sys.stderr is not None:
+            self._last = time.monotonic()
+            of_all = "" if total is None else f" of {total}"
+            print_note(f"{self._ecosystem}: {done}{of_all} records")
+
+
+def _print_warnings(ecosystem: str, warnings: "tuple[Any, ...]") -> None:
+    for warning in warnings[:_MAX_WARNINGS]:
+        print_note(f"{ecosystem}: {escape_line(warning.path)}: {escape_line(warning.reason)}")
+    if len(warnings) > _MAX_WARNINGS:
+        print_note(f"{ecosystem}: and {len(warnings) - _MAX_WARNINGS} more warnings")

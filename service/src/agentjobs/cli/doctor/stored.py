@@ -1,0 +1,99 @@
+"""Checks of `agentjobs doctor` on what the database holds: secrets, webhooks and pauses."""
+
+from typing import TYPE_CHECKING
+
+from agentjobs.cli.doctor.finding import Finding, count
+
+if TYPE_CHECKING:
+    from agentjobs.store.database import Database
+    from agentjobs_runtime.settings import Settings
+
+
+async def check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.environments.secrets import check_environment_secrets
+    from agentjobs.organizations.key_rotation import is_unfinished
+    from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
+    from agentjobs.organizations.secrets import check_secrets
+    from agentjobs_runtime.problems import Problem
+
+    try:
+        keys = SealingKeys.load(settings)
+        number = await check_secrets(db, keys) + await check_environment_secrets(db, keys)
+    except DecryptionFailed as failure:
+        return [Finding("secrets", "problem", failure.reason)]
+    except Problem as problem:
+        return [Finding("secrets", "problem", problem.message)]
+    findings: list[Finding] = [Finding("secrets", "ok", f"{number} stored, all readable")]
+    if is_unfinished(settings):
+        reason = "a rotation of the encryption key is unfinished: run agentjobs secrets rotate-key"
+        findings.append(Finding("secrets", "note", reason))
+    return findings
+
+
+async def check_model_keys(settings: "Settings", db: "Database") -> list[Finding]:
+    """`agentjobs agents doctor` checks the key of one organization."""
+    from agentjobs.organizations.secrets import list_secret_names
+    from agentjobs.workers.agents import build_catalog
+
+    stored = await list_secret_names(db)
+    return [
+        Finding(
+            "secrets",
+            "note",
+            f"no organization has the key of {agent.id}: run "
+            f"`agentjobs secrets set {agent.model.secret}`",
+        )
+        for agent in build_catalog(settings).all()
+        if agent.model is not None and agent.model.secret not in stored
+    ]
+
+
+async def check_webhooks(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.webhooks.allowed_addresses import SETTING, load_allow_list
+    from agentjobs.webhooks.secret_rotation import check_endpoint_secrets
+    from agentjobs_runtime.problems import Problem
+    from agentjobs_runtime.settings import SettingsError
+
+    findings: list[Finding] = []
+    try:
+        allowed = await load_allow_list(db, settings)
+    except SettingsError:
+        # Reported with the settings.
+        return findings
+    if allowed.networks:
+        networks = ", ".join(map(str, allowed.networks))
+        findings.append(
+            Finding(
+                "webhooks",
+                "note",
+                f"can reach {networks} ({SETTING}, or loopback for `agentjobs up`)",
+            )
+        )
+    try:
+        number = await check_endpoint_secrets(db, SealingKeys.load(settings))
+    except Problem as problem:
+        return [*findings, Finding("webhooks", "problem", problem.message)]
+    return [
+        *findings,
+        Finding("webhooks", "ok", f"{count(number, 'endpoint')}, all secrets readable"),
+    ]
+
+
+async def check_pauses(db: "Database") -> list[Finding]:
+    from agentjobs.organizations.pauses import load_pauses
+    from agentjobs_runtime.clock import iso_utc
+
+    pauses = await load_pauses(db)
+    findings: list[Finding] = []
+    if pauses.service_since is not None:
+        since = iso_utc(pauses.service_since)
+        findings.append(Finding("queue", "note", f"paused since {since}: run `agentjobs resume`"))
+    return findings + [
+        Finding(
+            "queue",
+            "note",
+            f"{name} is paused since {iso_utc(at)}: run `agentjobs resume --org {name}`",
+        )
+        for name, at in pauses.organizations.items()
+    ]

@@ -1,0 +1,188 @@
+"""`agentjobs keys`: API keys. A new key is printed once, alone on stdout."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import Answer, Table, print_answer, print_once
+from agentjobs.cli.store_command import store_command
+from agentjobs.cli.times import EXPIRY_HELP, parse_expiry_ms
+
+if TYPE_CHECKING:
+    from agentjobs.organizations.api_keys import ApiKey, CreatedKey
+
+keys = typer.Typer(no_args_is_help=True, help="Manage API keys.")
+
+TABLE = (
+    *("id", "name", "key", "scope", "git write", "created", "last used", "expires", "revoked"),
+    "networks",
+)
+FIELDS = ("id", "name", "hint", "scope", "git_write")
+TIMES = ("created_at", "last_used_at", "expires_at", "revoked_at")
+
+ExpiresIn = Annotated[
+    str | None,
+    typer.Option("--expires-in", metavar="WHEN", help=f"When the key expires: {EXPIRY_HELP}"),
+]
+Networks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--network",
+        metavar="CIDR",
+        help="Allow only clients in this network. Repeat it, or separate networks by commas; "
+        "`any` allows all.",
+    ),
+]
+_ANY = "any"
+
+
+@keys.command("create")
+def create_key(
+    *,
+    org: Org = DEFAULT_ORG,
+    name: Annotated[
+        str, typer.Option("--name", help="Name that says what the key is used for.")
+    ] = "",
+    expires_days: Annotated[
+        int | None,
+        typer.Option("--expires-days", help="Expire after this many days (default: never)."),
+    ] = None,
+    expires_in: ExpiresIn = None,
+    network: Networks = None,
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="read|jobs", help="read allows GET requests only.")
+    ] = "jobs",
+    pulls: Annotated[
+        bool, typer.Option("--pulls", help="Allow merging and closing pull requests.")
+    ] = False,
+    git_write: Annotated[
+        bool, typer.Option("--git-write", help="Allow pushing to local repositories.")
+    ] = False,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Create an API key. It is printed only once."""
+    if expires_days is not None and expires_in is not None:
+        raise typer.BadParameter("--expires-days and --expires-in exclude each other")
+
+    async def work(admin: Admin) -> "CreatedKey":
+        from agentjobs.organizations import api_keys
+
+        return await api_keys.create_key(
+            admin.db,
+            org,
+            name=name,
+            scope=scope,
+            pulls=pulls,
+            git_write=git_write,
+            expires_days=expires_days,
+            expires_at=await _expiry(admin, expires_in),
+            allowed_networks=_split(network or []),
+        )
+
+    created = with_store(data_dir, work)
+
+    document = {"key": created.key, **_document(created.record)}
+    note = f"Created {created.record.id} for {org}. Store the key now: it is not shown again."
+    if reason := print_once(document, note, created.key, json=json):
+        _revoke_unprinted(data_dir, org, created.record.id, reason)
+
+
+@keys.command("list")
+@store_command
+async def list_keys(admin: Admin, org: Org = DEFAULT_ORG) -> Table:
+    """List the API keys of an organization, without their values."""
+    from agentjobs.organizations import api_keys
+
+    documents = [_document(key) for key in await api_keys.list_keys(admin.db, org)]
+    return Table(
+        {"keys": documents},
+        TABLE,
+        [
+            [
+                *(document[field] for field in (*FIELDS, *TIMES)),
+                ", ".join(document["allowed_networks"]) or "any",
+            ]
+            for document in documents
+        ],
+    )
+
+
+@keys.command("edit")
+def edit_key(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key.")],
+    name: Annotated[str | None, typer.Option("--name", help="New name.")] = None,
+    expires_in: ExpiresIn = None,
+    network: Networks = None,
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Change the name, expiry or allowed networks of a key. Applies within a second."""
+    if name is None and expires_in is None and network is None:
+        raise typer.BadParameter("give --name, --expires-in or --network")
+
+    async def work(admin: Admin) -> "ApiKey":
+        from msgspec import UNSET
+
+        from agentjobs.organizations import api_keys
+
+        changes = api_keys.KeyChanges(
+            name=UNSET if name is None else name,
+            expires_at=UNSET if expires_in is None else await _expiry(admin, expires_in),
+            allowed_networks=UNSET if network is None else _split(network),
+        )
+        return await api_keys.edit_key(admin.db, org, key, changes)
+
+    edited = with_store(data_dir, work)
+    note = f"Changed {edited.id} ({edited.name})."
+    print_answer(Answer(_document(edited), [edited.id], [note]), json=json)
+
+
+@keys.command("revoke")
+@store_command
+async def revoke_key(
+    admin: Admin,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, or the key itself.")],
+    org: Org = DEFAULT_ORG,
+) -> Answer:
+    """Revoke an API key. Requests with it fail within a second."""
+    from agentjobs.organizations import api_keys
+
+    revoked = await api_keys.revoke_key(admin.db, org, key)
+    note = f"Revoked {revoked.id} ({revoked.name})."
+    return Answer(_document(revoked), [revoked.id], [note])
+
+
+def _revoke_unprinted(data_dir: Path | None, org: str, key_id: str, reason: str) -> None:
+    from agentjobs.organizations import api_keys
+    from agentjobs_runtime.problems import Problem
+
+    with_store(data_dir, lambda admin: api_keys.revoke_key(admin.db, org, key_id))
+    raise Problem(
+        "key_not_shown",
+        f"The key could not be printed: {reason}. {key_id} was revoked; create another key.",
+    )
+
+
+async def _expiry(admin: Admin, text: str | None) -> int | None:
+    return None if text is None else parse_expiry_ms(text, await admin.db.clock_ms())
+
+
+def _split(networks: list[str]) -> list[str]:
+    from agentjobs.organizations.key_networks import split_networks
+
+    texts = split_networks(",".join(networks))
+    return [] if [text.lower() for text in texts] == [_ANY] else texts
+
+
+def _document(key: "ApiKey") -> dict[str, Any]:
+    from agentjobs_runtime.clock import iso_utc_or_none
+
+    document: dict[str, Any] = {field: getattr(key, field) for field in FIELDS}
+    document["allowed_networks"] = list(key.allowed_networks)
+    document.update({field: iso_utc_or_none(getattr(key, field)) for field in TIMES})
+    return document

@@ -1,0 +1,159 @@
+"""`agentjobs pulls`: pull requests; those of the platform `local` can be merged and closed."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
+from agentjobs.cli.output import (
+    Answer,
+    Table,
+    escape_line,
+    print_answer,
+    print_json,
+    print_note,
+    print_result,
+)
+from agentjobs.cli.store_command import store_command
+
+if TYPE_CHECKING:
+    from agentjobs.pulls.pulls import Pull
+    from agentjobs_runtime.problems import Problem
+
+pulls = typer.Typer(no_args_is_help=True, help="Work with pull requests.")
+
+Repo = Annotated[str, typer.Argument(metavar="REPO", help="The repository, OWNER/NAME.")]
+Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The pull request's number.")]
+
+CONFLICT = 1
+FIELDS = ("repo", "number", "title", "state", "draft", "head_branch", "base_branch")
+COMMITS = ("head_commit", "base_commit", "merge_commit")
+TIMES = ("created_at", "merged_at", "closed_at")
+
+
+@pulls.command("list")
+@store_command
+async def list_pulls(
+    admin: Admin,
+    repo: Annotated[str | None, typer.Option("--repo", metavar="OWNER/NAME")] = None,
+    org: Org = DEFAULT_ORG,
+) -> Table:
+    """List pull requests, the newest first."""
+    from agentjobs.pulls import pulls
+
+    await admin.find_organization(org)
+    documents = [_document(admin, pull) for pull in await pulls.list_pulls(admin.db, org, repo)]
+    columns = ("repo", "number", "state", "draft", "title", "created_at")
+    rows = [[document[column] for column in columns] for document in documents]
+    return Table({"pulls": documents}, columns, rows)
+
+
+@pulls.command("show")
+@store_command
+async def show_pull(admin: Admin, repo: Repo, number: Number, org: Org = DEFAULT_ORG) -> Answer:
+    """Show a pull request: title, body and diff, or its URL if a platform hosts it."""
+    from agentjobs.pulls.comparison import load_patch
+    from agentjobs.pulls.pulls import get_pull
+
+    pull = await get_pull(admin.db, org, repo, number)
+    document = _document(admin, pull)
+    state = f"{pull.state}, draft" if pull.draft else pull.state
+    lines = [
+        f"#{number} {escape_line(pull.title)} ({state})",
+        f"{pull.head_branch} -> {pull.base_branch}\n",
+    ]
+    if pull.body.strip():
+        lines.append(f"{pull.body.strip()}\n")
+    if pull.url is not None:
+        note = "See its platform for the diff."
+        return Answer({**document, "diff": None}, [*lines, pull.url], [note])
+    patch = await load_patch(admin.settings.repositories_path, pull)
+    return Answer({**document, "diff": patch}, [*lines, patch.rstrip("\n")])
+
+
+@pulls.command("merge")
+def merge_pull(
+    repo: Repo,
+    number: Number,
+    method: Annotated[
+        Literal["merge", "squash", "rebase"],
+        typer.Option("--method", help="A merge commit, one commit, or all commits on top."),
+    ] = "merge",
+    org: Org = DEFAULT_ORG,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> None:
+    """Merge a pull request; on conflicts, exit 1 and list the files."""
+    from agentjobs_runtime.problems import Problem
+
+    async def work(admin: Admin) -> Answer:
+        from agentjobs.pulls.merge import merge_pull
+
+        merged = await merge_pull(admin.db, admin.settings, org, repo, number, method=method)
+        note = f"{repo}#{number} is merged into {merged.base_branch}."
+        return Answer(_document(admin, merged), [merged.merge_commit or ""], [note])
+
+    try:
+        answer = with_store(data_dir, work)
+    except Problem as problem:
+        if problem.code != "pull_not_mergeable" or not _conflicting_files(problem):
+            raise
+        _answer_conflict(problem, json)
+        raise typer.Exit(CONFLICT) from None
+    print_answer(answer, json=json)
+
+
+@pulls.command("close")
+@store_command
+async def close_pull(admin: Admin, repo: Repo, number: Number, org: Org = DEFAULT_ORG) -> Answer:
+    """Close a pull request without merging it."""
+    from agentjobs.pulls.branches import close_and_remove_branch
+
+    return _changed(
+        admin, await close_and_remove_branch(admin.db, admin.settings, org, repo, number)
+    )
+
+
+@pulls.command("ready")
+@store_command
+async def ready_pull(admin: Admin, repo: Repo, number: Number, org: Org = DEFAULT_ORG) -> Answer:
+    """Mark a draft as ready for review."""
+    from agentjobs.jobs.review import mark_ready
+
+    return _changed(admin, await mark_ready(admin.db, org, repo, number))
+
+
+def _answer_conflict(problem: "Problem", json: bool) -> None:
+    """Files are listed one per line, or in the JSON document."""
+    files = _conflicting_files(problem)
+    if json:
+        error = {"code": problem.code, "message": problem.message, "details": {"files": files}}
+        print_json({"error": error})
+    else:
+        for file in files:
+            print_result(escape_line(file))
+    print_note(f"agentjobs: {escape_line(problem.message)}")
+
+
+def _changed(admin: Admin, pull: "Pull") -> Answer:
+    document = _document(admin, pull)
+    kind = "a draft" if pull.draft else "ready for review"
+    state = kind if pull.state == "open" else pull.state
+    return Answer(document, [document["url"]], [f"{pull.repo}#{pull.number} is {state}."])
+
+
+def _document(admin: Admin, pull: "Pull") -> dict[str, Any]:
+    from agentjobs_runtime.clock import iso_utc_or_none
+
+    return {
+        **{field: getattr(pull, field) for field in (*FIELDS, *COMMITS)},
+        "body": pull.body,
+        "url": pull.url or admin.settings.effective_public_url + pull.path,
+        **{field: iso_utc_or_none(getattr(pull, field)) for field in TIMES},
+    }
+
+
+def _conflicting_files(problem: "Problem") -> list[str]:
+    details = problem.details if isinstance(problem.details, dict) else {}
+    return list(details.get("files", []))

@@ -1,0 +1,149 @@
+"""`agentjobs users`: users and their roles in organizations."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import store_command
+
+if TYPE_CHECKING:
+    from agentjobs.organizations.memberships import Membership
+    from agentjobs.organizations.users import User
+
+users = typer.Typer(no_args_is_help=True, help="Manage users, roles and sign-in.")
+
+Email = Annotated[str, typer.Argument(metavar="EMAIL")]
+_ROLES = "viewer|member|admin"
+Role = Annotated[str, typer.Option("--role", metavar=_ROLES, help="Role in the organization.")]
+
+
+@users.command("add")
+@store_command
+async def add_user(
+    admin: Admin,
+    email: Email,
+    role: Role = "member",
+    org: Org = DEFAULT_ORG,
+    name: Annotated[str, typer.Option("--name", help="Display name.")] = "",
+) -> Answer:
+    """Add a user to an organization, creating the account if necessary."""
+    from agentjobs.organizations import users as stored
+    from agentjobs.organizations.memberships import memberships_of
+
+    owner = await admin.find_organization(org)
+    existed = await stored.find_user(admin.db, email) is not None
+    user = await stored.add_user(admin.db, owner.id, email, role, name=name)
+    memberships = await memberships_of(admin.db, user.id)
+    notes = [f"{user.email} is a member of {org} with the role {role}."]
+    if existed:
+        notes.append(_warning_about_account(user))
+    elif not (user.has_password or user.has_provider):
+        notes.append(f"To let them sign in, run: agentjobs users sign-in-link {user.email}")
+    return Answer({**_document(user, memberships), "existed": existed}, [user.email], notes)
+
+
+@users.command("list")
+@store_command
+async def list_users(
+    admin: Admin,
+    org: Annotated[
+        str | None, typer.Option("--org", metavar="NAME", help="Only members of this organization.")
+    ] = None,
+) -> Table:
+    """List users and their organizations."""
+    from agentjobs.organizations import users as stored
+    from agentjobs.organizations.memberships import memberships_by_user
+
+    if org is not None:
+        await admin.find_organization(org)
+    memberships = await memberships_by_user(admin.db)
+    listed = [
+        (user, memberships.get(user.id, []))
+        for user in await stored.list_users(admin.db)
+        if org is None or org in {each.organization for each in memberships.get(user.id, [])}
+    ]
+    return Table(
+        {"users": [_document(*each) for each in listed]},
+        ("email", "name", "organizations", "password", "provider", "last sign-in", "created"),
+        [_cells(*each) for each in listed],
+    )
+
+
+@users.command("set-role")
+@store_command
+async def set_user_role(
+    admin: Admin,
+    email: Email,
+    role: Annotated[str, typer.Argument(metavar=_ROLES)],
+    org: Org = DEFAULT_ORG,
+) -> Answer:
+    """Change the role of a user in an organization."""
+    from agentjobs.organizations.memberships import set_role
+
+    owner = await admin.find_organization(org)
+    user = await require_user(admin, email)
+    await set_role(admin.db, owner.id, user.id, role)
+    document = {"email": user.email, "organization": org, "role": role}
+    note = f"{user.email} is a member of {org} with the role {role}."
+    return Answer(document, [user.email], [note])
+
+
+@users.command("remove")
+@store_command
+async def remove_user(admin: Admin, email: Email, org: Org = DEFAULT_ORG) -> Answer:
+    """Remove a user from an organization and end their sessions."""
+    from agentjobs.organizations.memberships import remove_member
+
+    owner = await admin.find_organization(org)
+    user = await require_user(admin, email)
+    await remove_member(admin.db, owner.id, user.id)
+    document = {"email": user.email, "organization": org, "removed": True}
+    return Answer(document, [user.email], [f"Removed {user.email} from {org}."])
+
+
+async def require_user(admin: Admin, email: str) -> "User":
+    from agentjobs.organizations.users import find_user
+    from agentjobs_runtime.problems import Problem
+
+    user = await find_user(admin.db, email)
+    if user is None:
+        reason = f"There is no user {email!r}; `agentjobs users list` lists them."
+        raise Problem("user_not_found", reason)
+    return user
+
+
+def _warning_about_account(user: "User") -> str:
+    from agentjobs_runtime.clock import iso_utc
+
+    return (
+        f"{user.email} already had an account, created {iso_utc(user.created_at)}. If you do not "
+        "know who created it, set a new password (agentjobs users set-password) or send a sign-in "
+        "link (agentjobs users sign-in-link)."
+    )
+
+
+def _cells(user: "User", memberships: "list[Membership]") -> list[Any]:
+    document = _document(user, memberships)
+    organizations = ", ".join(f"{each.organization} ({each.role})" for each in memberships)
+    sign_in_methods = (user.has_password, user.has_provider)
+    times = (document["last_sign_in_at"], document["created_at"])
+    return [user.email, user.name or None, organizations or None, *sign_in_methods, *times]
+
+
+def _document(user: "User", memberships: "list[Membership]") -> dict[str, Any]:
+    from agentjobs_runtime.clock import iso_utc, iso_utc_or_none
+
+    return {
+        "id": user.id,
+        "email": user.email,
+        "name": user.name,
+        "organizations": {each.organization: each.role for each in memberships},
+        "has_password": user.has_password,
+        "has_provider": user.has_provider,
+        "is_operator": user.is_operator,
+        "created_at": iso_utc(user.created_at),
+        "last_sign_in_at": iso_utc_or_none(user.last_sign_in_at),
+    }

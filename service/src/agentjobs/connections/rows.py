@@ -1,0 +1,126 @@
+"""Rows of `forge_connections`; `health` has their status. Credentials are sealed bytes here."""
+
+from typing import Any
+
+import msgspec
+
+from agentjobs.forges.connection import Connection
+from agentjobs.organizations import audit
+from agentjobs.organizations.sealing import Sealed
+from agentjobs.repos.hook_rows import make_due
+from agentjobs.repos.sync_requests import retry_failed_syncs
+from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.problems import Problem
+
+
+def not_found(name: str) -> Problem:
+    return Problem(
+        "forge_not_found",
+        f"There is no connection {name!r}; list them with `agentjobs forges list`.",
+    )
+
+
+async def insert(
+    tx: Transaction, connection: Connection, sealed: Sealed, hook: Sealed, entry: audit.Entry
+) -> None:
+    await tx.execute(
+        "INSERT INTO forge_connections (id, organization_id, platform, kind, name, url, app_id,"
+        " installation_id, account, commit_name, commit_email, checked_at, sealed, key_id,"
+        " hook_sealed, hook_key_id, created_at, updated_at) VALUES (:id, :organization_id,"
+        " :platform, :kind, :name, :url, :app_id, :installation_id, :account, :commit_name,"
+        " :commit_email, :checked_at, :sealed, :key_id, :hook_sealed, :hook_key_id, :created_at,"
+        " :created_at)",
+        **msgspec.structs.asdict(connection),
+        sealed=sealed.data,
+        key_id=sealed.key_id,
+        hook_sealed=hook.data,
+        hook_key_id=hook.key_id,
+    )
+    await audit.write(tx, connection.organization_id, entry)
+
+
+async def update(tx: Transaction, connection: Connection, assignments: str, **values: Any) -> None:
+    """Raises Problem if the connection was removed."""
+    changed = await tx.execute(
+        f"UPDATE forge_connections SET {assignments}, updated_at = :now"
+        " WHERE id = :id AND removed_at IS NULL",
+        id=connection.id,
+        now=now_ms(),
+        **values,
+    )
+    if not changed:
+        raise not_found(connection.name)
+
+
+async def replace_credential(
+    tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
+) -> None:
+    assignments = "sealed = :sealed, key_id = :key_id, error = NULL"
+    await update(tx, connection, assignments, sealed=sealed.data, key_id=sealed.key_id)
+    await _retry(tx, connection, entry)
+
+
+async def replace_installation(
+    tx: Transaction, connection: Connection, installation_id: str, entry: audit.Entry
+) -> None:
+    assignments = "installation_id = :installation_id, error = NULL"
+    await update(tx, connection, assignments, installation_id=installation_id)
+    await _retry(tx, connection, entry)
+
+
+async def replace_hook_secret(
+    tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
+) -> None:
+    assignments = "hook_sealed = :sealed, hook_key_id = :key_id, hook_seen_at = NULL"
+    await update(tx, connection, assignments, sealed=sealed.data, key_id=sealed.key_id)
+    await make_due(tx, connection.id, with_new_secrets=True)
+    await audit.write(tx, connection.organization_id, entry)
+
+
+async def remove(tx: Transaction, connection: Connection, entry: audit.Entry) -> None:
+    # Locked, so that no repository is connected meanwhile.
+    row = await tx.fetch_one(
+        "SELECT id FROM forge_connections WHERE id = :id AND removed_at IS NULL"
+        " /*postgresql FOR UPDATE */",
+        id=connection.id,
+    )
+    if row is None:
+        raise not_found(connection.name)
+    await _refuse_in_use(tx, connection)
+    await tx.execute(
+        "UPDATE forge_connections SET removed_at = :now, updated_at = :now, sealed = :nothing,"
+        " key_id = '', hook_sealed = :nothing, hook_key_id = '', signing = 'none',"
+        " signing_sealed = NULL, signing_key_id = '' WHERE id = :id",
+        id=connection.id,
+        now=now_ms(),
+        nothing=b"",
+    )
+    await audit.write(tx, connection.organization_id, entry)
+
+
+async def count_repositories(db: Database | Transaction, connection_id: str) -> int:
+    row = await db.fetch_one(
+        "SELECT COUNT(*) AS number FROM repos"
+        " WHERE connection_id = :id AND disconnected_at IS NULL",
+        id=connection_id,
+    )
+    assert row is not None
+    return int(row["number"])
+
+
+async def _retry(tx: Transaction, connection: Connection, entry: audit.Entry) -> None:
+    """Sync and register what the former credential could not."""
+    await retry_failed_syncs(tx, connection.id)
+    await make_due(tx, connection.id)
+    await audit.write(tx, connection.organization_id, entry)
+
+
+async def _refuse_in_use(tx: Transaction, connection: Connection) -> None:
+    number = await count_repositories(tx, connection.id)
+    if number:
+        what = "1 repository is" if number == 1 else f"{number} repositories are"
+        raise Problem(
+            "forge_in_use",
+            f"{what} connected through {connection.name}; disconnect them first.",
+        )

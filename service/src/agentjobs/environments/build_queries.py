@@ -1,0 +1,161 @@
+"""Reads of `environment_builds`: which snapshots exist where, and how their builds ended."""
+
+from typing import Literal
+
+import msgspec
+
+from agentjobs.store.database import Database, Row
+from agentjobs_runtime.environments.key import CacheFile, EnvironmentRequest, count_matching
+
+# Of one repository, so that the table stays small.
+KEPT_ROWS = 50
+
+State = Literal["queued", "building", "ready", "failed", "removed"]
+Reason = Literal["job", "push", "image", "request"]
+
+
+class Build(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    organization_id: str
+    repo_id: str
+    state: State
+    reason: Reason
+    location: str | None
+    branch: str
+    commit: str
+    request_key: str
+    key: str
+    files: tuple[CacheFile, ...]
+    image: str
+    image_digest: str
+    size_bytes: int
+    setup_ms: int
+    hits: int
+    error: str
+    created_at: int
+    finished_at: int | None
+    used_at: int | None
+
+
+BUILD_COLUMNS = (
+    "id, organization_id, repo_id, state, reason, location, branch, commit_id, request_key, key,"
+    " cache_files, image, image_digest, size_bytes, setup_ms, hits, error, created_at,"
+    " finished_at, used_at"
+)
+
+
+async def find_ready(
+    db: Database, repo_id: str, request_key: str, location: str | None = None
+) -> list[Build]:
+    """Newest first; of a location, or of all."""
+    rows = await db.fetch_all(
+        f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE repo_id = :repo_id"
+        " AND request_key = :request_key AND state = 'ready'"
+        " AND (CAST(:location AS TEXT) IS NULL OR location = :location)"
+        " ORDER BY finished_at DESC, id DESC LIMIT 20",
+        repo_id=repo_id,
+        request_key=request_key,
+        location=location,
+    )
+    return [build_from_row(row) for row in rows]
+
+
+async def find_best(
+    db: Database, repo_id: str, request: EnvironmentRequest, location: str
+) -> Build | None:
+    """For a commit that may not run its own setup: the snapshot with the most equal files."""
+    rows = await db.fetch_all(
+        f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE repo_id = :repo_id"
+        " AND state = 'ready' AND location = :location AND generation = :generation"
+        " AND image = :image ORDER BY finished_at, id",
+        repo_id=repo_id,
+        location=location,
+        generation=request.generation,
+        image=request.definition.image,
+    )
+    builds = [build_from_row(row) for row in rows]
+    # The newest of those that match equally well.
+    return max(
+        reversed(builds), key=lambda build: count_matching(request.files, build.files), default=None
+    )
+
+
+async def find_failure(db: Database, repo_id: str, request_key: str, since: int) -> Build | None:
+    """The last build of this environment, if it failed after that time."""
+    row = await db.fetch_one(
+        f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE repo_id = :repo_id"
+        " AND request_key = :request_key AND state IN ('ready', 'failed')"
+        " AND finished_at >= :since ORDER BY finished_at DESC, id DESC LIMIT 1",
+        repo_id=repo_id,
+        request_key=request_key,
+        since=since,
+    )
+    return build_from_row(row) if row is not None and row["state"] == "failed" else None
+
+
+async def list_builds(db: Database, repo_id: str, limit: int = KEPT_ROWS) -> list[Build]:
+    """Newest first."""
+    rows = await db.fetch_all(
+        f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE repo_id = :repo_id"
+        " ORDER BY id DESC LIMIT :limit",
+        repo_id=repo_id,
+        limit=limit,
+    )
+    return [build_from_row(row) for row in rows]
+
+
+async def find_build(db: Database, repo_id: str, build_id: str) -> Build | None:
+    row = await db.fetch_one(
+        f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE repo_id = :repo_id AND id = :id",
+        repo_id=repo_id,
+        id=build_id,
+    )
+    return None if row is None else build_from_row(row)
+
+
+async def find_any_build(db: Database, build_id: str) -> Build | None:
+    """Of any organization, for operators."""
+    row = await db.fetch_one(
+        f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE id = :id", id=build_id
+    )
+    return None if row is None else build_from_row(row)
+
+
+async def read_log(db: Database, build_id: str) -> str:
+    row = await db.fetch_one("SELECT log FROM environment_builds WHERE id = :id", id=build_id)
+    return "" if row is None else str(row["log"])
+
+
+async def states_at(db: Database, location: str) -> dict[str, State]:
+    """Of all builds by their IDs that have a snapshot there, or may get one."""
+    rows = await db.fetch_all(
+        "SELECT id, state FROM environment_builds WHERE location = :location"
+        " AND state IN ('building', 'ready')",
+        location=location,
+    )
+    return {row["id"]: row["state"] for row in rows}
+
+
+def build_from_row(row: Row) -> Build:
+    return Build(
+        id=row["id"],
+        organization_id=row["organization_id"],
+        repo_id=row["repo_id"],
+        state=row["state"],
+        reason=row["reason"],
+        location=row["location"],
+        branch=row["branch"],
+        commit=row["commit_id"],
+        request_key=row["request_key"],
+        key=row["key"],
+        files=msgspec.json.decode(row["cache_files"], type=tuple[CacheFile, ...]),
+        image=row["image"],
+        image_digest=row["image_digest"],
+        size_bytes=row["size_bytes"],
+        setup_ms=row["setup_ms"],
+        hits=row["hits"],
+        error=row["error"],
+        created_at=row["created_at"],
+        finished_at=row["finished_at"],
+        used_at=row["used_at"],
+    )

@@ -1,0 +1,73 @@
+"""Reads the files of a commit, each blob once, and resolves their imports."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from agentjobs.inventory import imports
+from agentjobs.inventory.index.analysis import (
+    MAX_SOURCE_BYTES,
+    FileKind,
+    analyze,
+    classify,
+    is_manifest_or_configuration,
+)
+from agentjobs.inventory.index.commit_index import (
+    TOO_MANY_IMPORTS,
+    WHOLE_REPOSITORY,
+    CommitIndex,
+)
+from agentjobs_runtime.git.blocking import read_blobs, split_record
+
+_REPORT_EVERY_BLOBS = 64
+
+OnProgress = Callable[[int, int], None]
+
+
+def scan_commit(git_dir: Path, records: Sequence[bytes], progress: OnProgress) -> CommitIndex:
+    """`records` are those of `list_files`; `progress` gets how many of them are read."""
+    progress(0, len(records))
+    index = _read_files(git_dir, records, lambda done: progress(done, len(records)))
+    configs = {path: text for path, text in index.contents.items() if imports.is_config(path)}
+    paths = frozenset(map(_path, records))
+    index.graph = imports.resolve(index.modules, paths, index.manifests, configs)
+    if imports.is_full(index.graph):
+        index.warnings[WHOLE_REPOSITORY] = TOO_MANY_IMPORTS
+    progress(len(records), len(records))
+    return index
+
+
+def scan_manifests(git_dir: Path, records: Iterable[bytes]) -> CommitIndex:
+    """Reads only the manifests and configuration files."""
+    needed = [record for record in records if is_manifest_or_configuration(_path(record))]
+    return _read_files(git_dir, needed, lambda _: None)
+
+
+def _read_files(
+    git_dir: Path, records: Sequence[bytes], report: Callable[[int], None]
+) -> CommitIndex:
+    # A repository with few blobs can have millions of paths.
+    paths: dict[tuple[bytes, FileKind], list[str]] = {}
+    for raw_path, blob in map(split_record, records):
+        path = display_path(raw_path)
+        paths.setdefault((blob, classify(raw_path, path)), []).append(path)
+    index, done = CommitIndex(file_count=len(records)), 0
+    blobs = read_blobs(git_dir, [blob for blob, _ in paths], MAX_SOURCE_BYTES)
+    for number, (((_, kind), same_paths), content) in enumerate(
+        zip(paths.items(), blobs, strict=True)
+    ):
+        analysis = None if content is None else analyze(kind, content)
+        for path in same_paths:
+            index.add_file(path, kind, analysis)
+        done += len(same_paths)
+        if not number % _REPORT_EVERY_BLOBS:
+            report(done)
+    return index
+
+
+def _path(record: bytes) -> str:
+    return display_path(split_record(record)[0])
+
+
+def display_path(path: bytes) -> str:
+    """Bytes that are not UTF-8 are escaped."""
+    return path.decode("utf-8", "backslashreplace")

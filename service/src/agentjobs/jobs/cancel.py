@@ -1,0 +1,54 @@
+"""Cancels a job: a queued one at once, a running one through its worker."""
+
+from agentjobs.jobs.audit import entry_for_person, write_entry
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.model import JobView
+from agentjobs.jobs.queue.transition import apply, to_cancelled
+from agentjobs.jobs.states import FINAL, QUEUED
+from agentjobs.jobs.views.queries import get_job, job_not_found
+from agentjobs.organizations.audit import Entry
+from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.problems import Problem
+
+
+async def cancel_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
+    await request_cancel(context.db, organization_id, job_id)
+    return await get_job(context, organization_id, job_id)
+
+
+async def request_cancel(db: Database, organization_id: str, job_id: str) -> None:
+    entry = entry_for_person("job.cancelled", job_id)
+    # The kept work of a job, which is deleted with it, may have many megabytes.
+    await db.transact_large(_cancel, organization_id, job_id, entry)
+
+
+async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Entry | None) -> None:
+    row = await tx.fetch_one(
+        "SELECT status, cancel_requested_at, kept_at, lease_owner FROM jobs"
+        " WHERE id = :job_id AND organization_id = :organization_id"
+        " /*postgresql FOR UPDATE */",
+        job_id=job_id,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise job_not_found(job_id)
+    if row["status"] in FINAL:
+        raise Problem(
+            "job_finished",
+            f"The job is already {row['status']}; only a queued or running job can be cancelled.",
+        )
+    if row["cancel_requested_at"] is None:
+        await write_entry(tx, organization_id, job_id, entry)
+    now = await tx.clock_ms()
+    is_publishing = row["kept_at"] is not None and row["lease_owner"] is not None
+    if row["status"] == QUEUED and not is_publishing:
+        # A worker that prepares the job loses its claim, since the fence changes.
+        await apply(tx, to_cancelled(job_id, now))
+        return
+    await tx.execute(
+        "UPDATE jobs SET cancel_requested_at = COALESCE(cancel_requested_at, :now)"
+        " WHERE id = :job_id",
+        job_id=job_id,
+        now=now,
+    )
+    tx.announce(f"job:{job_id}", "cancel")

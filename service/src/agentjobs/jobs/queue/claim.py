@@ -1,0 +1,59 @@
+"""A claim on a job: what its worker knows about the job, and which branch it may write."""
+
+import msgspec
+
+from agentjobs.jobs.states import RUNNING
+from agentjobs.organizations.tokens import token_hash
+from agentjobs.store.database import Row, Transaction, struct_of
+from agentjobs_runtime.protocol.cause import stored_cause
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.verification import stored_verification
+
+
+def claimed_job(row: Row, credential: str, claimed_at: int) -> ClaimedJob:
+    is_adopted = row["status"] == RUNNING
+    return struct_of(
+        row,
+        ClaimedJob,
+        repo_is_connected=row["disconnected_at"] is None,
+        config_override=msgspec.json.decode(row["config_override"]),
+        # Of earlier attempts: that of the running agent is not over.
+        attempt=row["attempt"] - is_adopted,
+        was_started_before=row["started_at"] is not None,
+        credential=credential,
+        lifted_paths=tuple(msgspec.json.decode(row["lifted_paths"])),
+        verification=stored_verification(row["verification"]),
+        cause=stored_cause(row["cause"]),
+        external_id=row["external_id"] or "",
+        has_outage=bool(row["has_outage"]),
+        adopted_base=row["base_commit"] if is_adopted else None,
+        claimed_at=claimed_at,
+    )
+
+
+async def may_write_branch(tx: Transaction, repo_id: str, branch: str, credential: str) -> bool:
+    """Whether a claimed, uncancelled job may write its branch.
+
+    Checked in the caller's transaction, so that a claim cannot end in between.
+    """
+    row = await tx.fetch_one(
+        "SELECT id FROM jobs WHERE credential_hash = :hash AND repo_id = :repo_id"
+        " AND branch = :branch AND lease_owner IS NOT NULL AND cancel_requested_at IS NULL"
+        " AND EXISTS (SELECT 1 FROM repos r WHERE r.id = :repo_id AND r.disconnected_at IS NULL)"
+        " /*postgresql FOR SHARE */",
+        hash=token_hash(credential),
+        repo_id=repo_id,
+        branch=branch,
+    )
+    return row is not None
+
+
+async def lock_claim(tx: Transaction, job: ClaimedJob) -> bool:
+    """Whether the claim is held; it cannot end before the transaction does."""
+    row = await tx.fetch_one(
+        "SELECT id FROM jobs WHERE id = :id AND fence = :fence AND lease_owner IS NOT NULL"
+        " /*postgresql FOR UPDATE */",
+        id=job.id,
+        fence=job.fence,
+    )
+    return row is not None

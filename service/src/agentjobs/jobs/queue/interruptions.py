@@ -1,0 +1,151 @@
+"""Runs that end without a result: the job returns to the queue, with its work if that is done."""
+
+from agentjobs.jobs.queue import kept_work
+from agentjobs.jobs.queue.environment_holds import store_hold
+from agentjobs.jobs.queue.lost_claims import (
+    MAX_LOST_SANDBOXES,
+    MIN_EXHAUSTED_MS,
+    record_lost_sandbox,
+)
+from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS, record_outage
+from agentjobs.jobs.queue.transition import (
+    Change,
+    apply,
+    to_failed,
+    to_queued,
+    to_reported,
+)
+from agentjobs.jobs.results.reports import store_report
+from agentjobs.jobs.states import RUNNING
+from agentjobs.store.database import Row, Transaction
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.outcomes import (
+    DiskFull,
+    EnvironmentHold,
+    Interrupted,
+    Kept,
+    LostSandbox,
+    NotReady,
+    Outage,
+    Outcome,
+    Released,
+    Reported,
+    Unreachable,
+)
+
+
+async def requeue(
+    tx: Transaction, job: ClaimedJob, row: Row, outcome: Interrupted
+) -> Change | None:
+    """How the job continues; None if it stays queued, because its agent never started.
+
+    `row` has its status and attempt, and is locked.
+    """
+    match outcome:
+        case Kept():
+            return await _keep(tx, job, row, outcome)
+        case Unreachable():
+            return await _postpone(tx, job, row, outcome.outage)
+        case NotReady():
+            return await _wait_for_environment(tx, job, row, outcome.hold)
+        case DiskFull():
+            return await _retry_elsewhere(tx, job, row, outcome)
+        case LostSandbox():
+            return await _replace_sandbox(tx, job, row, outcome)
+        case Released():
+            return _release(job, row, await tx.clock_ms())
+
+
+async def keep_after_lost_claim(tx: Transaction, job: ClaimedJob, outcome: Outcome) -> bool:
+    """For a worker that was cut off while it published; False if the job went on without it."""
+    if isinstance(outcome, Kept):
+        return await kept_work.keep_work_of_lost_claim(tx, job.id, outcome.work)
+    if isinstance(outcome, Reported) and await kept_work.hold_for_finished_work(tx, job.id):
+        now = await tx.clock_ms()
+        await store_report(tx, job.id, outcome.report, now)
+        return await apply(tx, to_reported(job.id, now))
+    return False
+
+
+def _release(job: ClaimedJob, row: Row, now: int) -> Change | None:
+    """Without spending an attempt."""
+    if row["status"] != RUNNING:
+        return None
+    return to_queued(job.id, now, job.fence, attempt=row["attempt"] - 1)
+
+
+async def _retry_elsewhere(
+    tx: Transaction, job: ClaimedJob, row: Row, outcome: DiskFull
+) -> Change | None:
+    """A started agent spends an attempt: it may be what fills the disks."""
+    if row["status"] != RUNNING:
+        return None
+    now = await tx.clock_ms()
+    if row["attempt"] >= outcome.max_attempts:
+        return to_failed(job.id, now, outcome.failure.code, outcome.failure.message, job.fence)
+    return to_queued(job.id, now, job.fence)
+
+
+async def _replace_sandbox(
+    tx: Transaction, job: ClaimedJob, row: Row, outcome: LostSandbox
+) -> Change | None:
+    now = await tx.clock_ms()
+    lost = await record_lost_sandbox(tx, job.id, now)
+    is_young = outcome.is_host_exhausted and now - job.created_at < MIN_EXHAUSTED_MS
+    if lost < MAX_LOST_SANDBOXES or is_young:
+        return _release(job, row, now)
+    message = f"{outcome.failure.message} This was sandbox {lost} of the job; it is not retried."
+    return to_failed(job.id, now, outcome.failure.code, message, job.fence)
+
+
+async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) -> Change | None:
+    """Wait until the platform or tracker responds; after a day, fail."""
+    since = await record_outage(tx, outage)
+    now = await tx.clock_ms()
+    is_of_platform = outage.key in (*job.platform_keys, job.refusal_key)
+    code = "repo_unavailable" if is_of_platform else "forge_error"
+    if job.kept_at is not None and now - job.kept_at >= kept_work.MAX_AGE_MS:
+        message = kept_work.expiry_message(outage.message)
+    elif job.kept_at is None and now - max(since, job.created_at) >= MAX_OUTAGE_MS:
+        what = "platform" if is_of_platform else "tracker"
+        message = f"The {what} has been unreachable for 24 hours: {outage.message}"
+    else:
+        if not is_of_platform:
+            await _wait_for_tracker(tx, job, outage.key)
+        return _release(job, row, now)
+    return to_failed(job.id, now, code, message, job.fence)
+
+
+async def _wait_for_tracker(tx: Transaction, job: ClaimedJob, key: str) -> None:
+    """Only the jobs that asked a tracker wait for it: the others may not need it."""
+    await tx.execute(
+        "UPDATE jobs SET waits_for = :key WHERE id = :id AND fence = :fence",
+        id=job.id,
+        fence=job.fence,
+        key=key,
+    )
+
+
+async def _wait_for_environment(
+    tx: Transaction, job: ClaimedJob, row: Row, hold: EnvironmentHold
+) -> Change | None:
+    await store_hold(tx, hold)
+    await tx.execute(
+        "UPDATE jobs SET environment_key = :key WHERE id = :id AND fence = :fence",
+        id=job.id,
+        fence=job.fence,
+        key=hold.key,
+    )
+    return _release(job, row, await tx.clock_ms())
+
+
+async def _keep(tx: Transaction, job: ClaimedJob, row: Row, outcome: Kept) -> Change | None:
+    if outcome.outage is not None:
+        await record_outage(tx, outcome.outage)
+    if row["status"] != RUNNING:
+        # The work of an earlier attempt, which is already kept.
+        return None
+    await kept_work.store_work(tx, job.id, outcome.work)
+    now = await tx.clock_ms()
+    # The agent ran, so the attempt counts as it is.
+    return to_queued(job.id, now, job.fence, kept_at=now)

@@ -1,0 +1,219 @@
+"""The leases of jobs, and the heartbeats of the workers that hold them."""
+
+import msgspec
+
+from agentjobs.jobs.queue.fleet import DISK_FULL
+from agentjobs.jobs.queue.lost_claims import mark_alive
+from agentjobs.store.batch_statement import BatchStatement
+from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database_clock import clock_ahead_seconds
+from agentjobs_runtime.free_space import DiskSpace
+from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
+
+# Keys among the reasons of agents that no agent has as its ID: a wrong clock, and a reason that
+# concerns all agents.
+_CLOCK = ""
+_ALL_AGENTS = "*"
+# Locks are taken in the order of the rows.
+_RENEW = BatchStatement(
+    {"job_id": "text", "fence": "bigint", "worker_id": "text", "until": "bigint"},
+    one="UPDATE jobs SET lease_expires_at = :until WHERE id = :job_id AND fence = :fence"
+    " AND lease_owner = :worker_id RETURNING id, fence, cancel_requested_at",
+    many="UPDATE jobs SET lease_expires_at = v.until FROM {rows} WHERE jobs.id = v.job_id"
+    " AND jobs.fence = v.fence AND jobs.lease_owner = v.worker_id"
+    " RETURNING jobs.id, jobs.fence, jobs.cancel_requested_at",
+)
+
+
+class WorkerInfo(msgspec.Struct):
+    """A registered worker. `agents` can run on it; `unready` has the reasons for the others.
+
+    While its disk is full, or its sandbox has a problem, none can run.
+    """
+
+    id: str
+    hostname: str
+    slots: int
+    agents: list[str]
+    unready: dict[str, str] = {}
+    is_disk_full: bool = False
+    # Of its data directory; None before the first look at it.
+    disk_space: DiskSpace | None = None
+    # How much longer its leases are than the setting, because its machine is starved.
+    extra_lease_seconds: float = 0.0
+    # Why it cannot start a sandbox now; empty if it can.
+    sandbox_problem: str = ""
+    # How far its clock is ahead of the database's, if that is too much.
+    clock_ahead_seconds: int | None = None
+    version: str = ""
+    configuration_digest: str = ""
+    tags: list[str] = []
+    # Of its data directory, which has the snapshots of environments.
+    location: str = ""
+
+
+class Unreadiness(msgspec.Struct, frozen=True):
+    """The reasons by agent, how far the worker's clock is ahead, if that is too much, and why no
+    sandbox can start."""
+
+    agents: dict[str, str]
+    clock_ahead_seconds: int | None
+    sandbox_problem: str
+
+
+class Renewal(msgspec.Struct, frozen=True):
+    renewed: frozenset[Claim]
+    cancel_requested: frozenset[Claim]
+
+
+async def renew(
+    db: Database,
+    worker: WorkerInfo,
+    jobs: list[ClaimedJob],
+    lease_seconds: float,
+    *,
+    was_cut_off: bool = False,
+) -> Renewal:
+    """Heartbeat and leases in one transaction. A claim not in `renewed` is lost.
+
+    `was_cut_off`: claims that the worker lost do not count as those of a lost worker.
+    """
+    lease_ms = int((lease_seconds + worker.extra_lease_seconds) * 1_000)
+    return await db.transact(_renew, worker, jobs, lease_ms, was_cut_off)
+
+
+async def begin_drain(db: Database, worker_id: str) -> None:
+    """The process ends when its jobs have: nobody counts on its slots any more."""
+    await db.transact(_begin_drain, worker_id)
+
+
+async def sign_off(db: Database, worker_id: str) -> None:
+    await db.transact(_sign_off, worker_id)
+
+
+async def cancel_requests(db: Database, worker_id: str) -> frozenset[Claim]:
+    rows = await db.fetch_all(
+        "SELECT id, fence FROM jobs"
+        " WHERE lease_owner = :worker_id AND cancel_requested_at IS NOT NULL",
+        worker_id=worker_id,
+    )
+    return frozenset((row["id"], row["fence"]) for row in rows)
+
+
+async def list_workers(db: Database) -> list[tuple[WorkerInfo, int]]:
+    """Every registered worker, with the time of its last heartbeat."""
+    rows = await db.fetch_all("SELECT * FROM workers ORDER BY hostname, id")
+    return [
+        (
+            WorkerInfo(
+                row["id"],
+                row["hostname"],
+                row["slots"],
+                msgspec.json.decode(row["agents"], type=list[str]),
+                decode_unready(row["unready"]).agents,
+                version=row["version"],
+                configuration_digest=row["configuration_digest"],
+                tags=msgspec.json.decode(row["tags"], type=list[str]),
+            ),
+            row["heartbeat_at"],
+        )
+        for row in rows
+    ]
+
+
+async def delete_silent_workers(db: Database, silent_ms: int) -> None:
+    await db.transact(_delete_silent, silent_ms)
+
+
+async def _renew(
+    tx: Transaction,
+    worker: WorkerInfo,
+    jobs: list[ClaimedJob],
+    lease_ms: int,
+    was_cut_off: bool,
+) -> Renewal:
+    now = await tx.clock_ms()
+    worker.clock_ahead_seconds = clock_ahead_seconds(now)
+    await _heartbeat(tx, worker, now)
+    if was_cut_off:
+        await mark_alive(tx, worker.id)
+    claims = {"worker_id": worker.id, "until": now + lease_ms}
+    rows = await _RENEW.fetch(
+        tx,
+        [
+            {"job_id": job_id, "fence": fence, **claims}
+            for job_id, fence in sorted(job.claim for job in jobs)
+        ],
+    )
+    return Renewal(
+        frozenset((row["id"], row["fence"]) for row in rows),
+        frozenset(
+            (row["id"], row["fence"]) for row in rows if row["cancel_requested_at"] is not None
+        ),
+    )
+
+
+async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
+    # All columns each time, since a worker that missed heartbeats may have been deleted.
+    await tx.execute(
+        "INSERT INTO workers (id, hostname, agents, unready, slots, started_at, heartbeat_at,"
+        " version, configuration_digest, tags, location, disk_free_bytes, disk_total_bytes)"
+        " VALUES (:id, :hostname, :agents, :unready, :slots, :now, :now,"
+        " :version, :configuration_digest, :tags, :location, :disk_free_bytes, :disk_total_bytes)"
+        " ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at,"
+        " agents = excluded.agents, unready = excluded.unready,"
+        " disk_free_bytes = excluded.disk_free_bytes,"
+        " disk_total_bytes = excluded.disk_total_bytes",
+        id=worker.id,
+        hostname=worker.hostname,
+        agents=msgspec.json.encode(_ready_agents(worker)).decode(),
+        unready=msgspec.json.encode(_unready(worker)).decode(),
+        slots=worker.slots,
+        version=worker.version,
+        configuration_digest=worker.configuration_digest,
+        tags=msgspec.json.encode(worker.tags).decode(),
+        location=worker.location,
+        disk_free_bytes=worker.disk_space and worker.disk_space.free_bytes,
+        disk_total_bytes=worker.disk_space and worker.disk_space.total_bytes,
+        now=now,
+    )
+
+
+def _ready_agents(worker: WorkerInfo) -> list[str]:
+    return [] if worker.is_disk_full or worker.sandbox_problem else worker.agents
+
+
+def _unready(worker: WorkerInfo) -> dict[str, str]:
+    unready = worker.unready
+    if problem := worker.sandbox_problem:
+        unready = {_ALL_AGENTS: problem} | dict.fromkeys(worker.agents, problem) | unready
+    if worker.is_disk_full:
+        unready = dict.fromkeys(worker.agents, DISK_FULL) | unready
+    if worker.clock_ahead_seconds is not None:
+        unready = {_CLOCK: str(worker.clock_ahead_seconds), **unready}
+    return unready
+
+
+def decode_unready(column: str) -> Unreadiness:
+    agents = msgspec.json.decode(column, type=dict[str, str])
+    clock = agents.pop(_CLOCK, None)
+    problem = agents.pop(_ALL_AGENTS, "")
+    return Unreadiness(agents, None if clock is None else int(clock), problem)
+
+
+async def _begin_drain(tx: Transaction, worker_id: str) -> None:
+    await tx.execute(
+        "UPDATE workers SET drain_requested_at = :now"
+        " WHERE id = :id AND drain_requested_at IS NULL",
+        id=worker_id,
+        now=await tx.clock_ms(),
+    )
+
+
+async def _sign_off(tx: Transaction, worker_id: str) -> None:
+    await tx.execute("DELETE FROM workers WHERE id = :id", id=worker_id)
+
+
+async def _delete_silent(tx: Transaction, silent_ms: int) -> None:
+    before = await tx.clock_ms() - silent_ms
+    await tx.execute("DELETE FROM workers WHERE heartbeat_at < :before", before=before)

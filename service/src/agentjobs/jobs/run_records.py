@@ -1,0 +1,84 @@
+"""What a run records in the row of its job, while it holds the claim."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from agentjobs.gateway.ledger import Totals
+from agentjobs.jobs.model import EnvironmentView, TicketDetails
+from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import ClaimLost
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.verification import Verification
+
+
+async def record_environment(tx: Transaction, job: ClaimedJob, view: EnvironmentView) -> None:
+    await _set_claimed(tx, job.id, job.fence, "environment", _encode(view))
+
+
+async def record_phases(tx: Transaction, job: ClaimedJob, phases: str) -> None:
+    await _set_claimed(tx, job.id, job.fence, "phases", phases)
+    tx.announce(f"job:{job.id}")
+
+
+async def record_verification(
+    db: Database, job_id: str, fence: int, verification: Verification
+) -> None:
+    """Stored before the push: an attempt that adopts the branch needs it. Raises ClaimLost."""
+    text = _encode(verification)
+    if not await db.transact(_set_claimed, job_id, fence, "verification", text):
+        raise ClaimLost
+
+
+async def record_ticket(tx: Transaction, job: ClaimedJob, details: TicketDetails | None) -> None:
+    await tx.execute(
+        "UPDATE jobs SET ticket = :ticket, waits_for = NULL WHERE id = :id AND fence = :fence",
+        id=job.id,
+        fence=job.fence,
+        ticket=_encode(details),
+    )
+    tx.announce(f"job:{job.id}")
+
+
+async def claim_ticket_link(tx: Transaction, job: ClaimedJob) -> bool:
+    """Claimed before the link is made: rather no link than two."""
+    changed = await tx.execute(
+        "UPDATE jobs SET ticket_linked_at = :now"
+        " WHERE id = :id AND fence = :fence AND ticket_linked_at IS NULL",
+        id=job.id,
+        fence=job.fence,
+        now=now_ms(),
+    )
+    return changed > 0
+
+
+def usage_writer(job_id: str) -> Callable[[Transaction, Totals], Awaitable[None]]:
+    """Updates the job's `usage` in the transaction in which the gateway charges a request.
+
+    Not fenced: money that was spent counts, whoever holds the job now.
+    """
+
+    async def write(tx: Transaction, totals: Totals) -> None:
+        await tx.execute(
+            "UPDATE jobs SET usage = :usage WHERE id = :job_id",
+            usage=_encode(totals.as_usage()),
+            job_id=job_id,
+        )
+
+    return write
+
+
+async def _set_claimed(tx: Transaction, job_id: str, fence: int, column: str, text: str) -> bool:
+    changed = await tx.execute(
+        f"UPDATE jobs SET {column} = :text WHERE id = :job_id AND fence = :fence"
+        " AND lease_owner IS NOT NULL",
+        text=text,
+        job_id=job_id,
+        fence=fence,
+    )
+    return changed > 0
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,123 @@
+"""The dashboard's list of repositories: filters, orders, and what happens in each of them."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from agentjobs.advisories import decisions
+from agentjobs.advisories.findings import count_findings_by_repo
+from agentjobs.inventory.model import LanguageLines
+from agentjobs.jobs.views.listing import JobLine, lines_by_id
+from agentjobs.repos.queries import RepoView, repo_view
+from agentjobs.store.database import Database, Row
+from agentjobs.store.like_pattern import contains_pattern
+from agentjobs_runtime.clock import now_ms
+
+Order = Literal["active", "vulnerable", "name"]
+State = Literal["ready", "indexing", "failing"]
+
+_SHOWN_LANGUAGES = 3
+_LAST_JOB = (
+    "(SELECT MAX(j.id) FROM jobs j /*sqlite INDEXED BY jobs_of_repo */"
+    " WHERE j.organization_id = r.organization_id AND j.repo = r.full_name)"
+)
+# One of a worse severity counts for more than all others.
+_EXPOSURE = (
+    "(SELECT COALESCE(SUM(CASE f.severity WHEN 'critical' THEN 1000000000.0 WHEN 'high'"
+    " THEN 1000000.0 WHEN 'medium' THEN 1000.0 ELSE 1.0 END), 0) FROM findings f"
+    f"{decisions.JOIN} WHERE f.repo_id = r.id AND NOT f.fixture AND d.state IS NULL)"
+)
+# Each reads an index once for each repository; of equal ones, the first by name.
+_RANKS: Mapping[Order, str] = {
+    "active": f"COALESCE({_LAST_JOB}, '')",
+    "vulnerable": _EXPOSURE,
+    "name": "",
+}
+_CONDITIONS: Mapping[State, str] = {
+    "ready": " AND r.index_status = 'ready'",
+    "indexing": " AND (r.index_status <> 'ready' OR r.index_due_at IS NOT NULL)",
+    "failing": " AND (r.index_error IS NOT NULL OR r.sync_error IS NOT NULL)",
+}
+
+
+class RepoFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """None matches any value; `search` is a part of the name."""
+
+    search: str = ""
+    platform: str | None = None
+    state: State | None = None
+
+
+class RepoLine(msgspec.Struct, frozen=True, kw_only=True):
+    """`languages` are the most used; `findings` are the numbers of open vulnerabilities by
+    severity, worst first, of those that there are."""
+
+    repo: RepoView
+    languages: tuple[str, ...]
+    findings: Mapping[str, int]
+    open_pulls: int
+    last_job: JobLine | None
+
+    @property
+    def worst_severity(self) -> str:
+        """The empty string without a vulnerability."""
+        return next(iter(self.findings), "")
+
+
+async def list_repo_lines(
+    db: Database,
+    organization_id: str,
+    filter: RepoFilter,
+    *,
+    order: Order = "active",
+    limit: int,
+    offset: int = 0,
+) -> list[RepoLine]:
+    """All orders but that of names are descending."""
+    rows = await db.fetch_all(
+        _statement(filter, order),
+        organization_id=organization_id,
+        pattern=contains_pattern(filter.search.lower()),
+        platform=filter.platform,
+        now=now_ms(),
+        limit=limit,
+        offset=offset,
+    )
+    findings = await count_findings_by_repo(db, organization_id, [row["id"] for row in rows])
+    jobs = await lines_by_id(db, [row["last_job"] for row in rows if row["last_job"]])
+    return [
+        RepoLine(
+            repo=repo_view(row),
+            languages=_languages(row),
+            findings=findings.get(row["id"], {}),
+            open_pulls=row["open_pulls"],
+            last_job=jobs.get(row["last_job"]),
+        )
+        for row in rows
+    ]
+
+
+def _statement(filter: RepoFilter, order: Order) -> str:
+    """The repositories of the page are selected before anything else is read: rows are large."""
+    rank = _RANKS[order]
+    page = (
+        f"SELECT r.id{f', {rank} AS rank_value' if rank else ''} FROM repos r"
+        " WHERE r.organization_id = :organization_id AND r.disconnected_at IS NULL"
+        " AND LOWER(r.full_name) LIKE :pattern ESCAPE '!'"
+        f"{' AND r.platform = :platform' if filter.platform else ''}"
+        f"{_CONDITIONS[filter.state] if filter.state else ''}"
+        f" ORDER BY {'rank_value DESC, ' if rank else ''}r.full_name LIMIT :limit OFFSET :offset"
+    )
+    return (
+        f"WITH p AS ({page}) SELECT r.*, {_LAST_JOB} AS last_job,"
+        " (SELECT COUNT(*) FROM pulls u WHERE u.repo_id = r.id AND u.state = 'open') AS open_pulls"
+        " FROM p JOIN repos r ON r.id = p.id"
+        f" ORDER BY {'p.rank_value DESC, ' if rank else ''}r.full_name"
+    )
+
+
+def _languages(row: Row) -> tuple[str, ...]:
+    languages = msgspec.json.decode(row["languages"], type=tuple[LanguageLines, ...])
+    most_used = sorted(languages, key=lambda each: -each.lines)
+    return tuple(each.language for each in most_used[:_SHOWN_LANGUAGES])

@@ -1,0 +1,69 @@
+"""Settings of the running service, stored so that commands use the same values.
+
+A command does not see the flags that the service was started with.
+"""
+
+import msgspec
+
+from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import execute
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.settings import Settings
+
+_PUBLIC_URL = "public_url"
+
+
+async def store_setting(db: Database, name: str, value: str | list[str]) -> None:
+    await db.transact(
+        execute,
+        "INSERT INTO effective_settings (name, value, updated_at) VALUES (:name, :value, :now)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value,"
+        " updated_at = excluded.updated_at",
+        name=name,
+        value=msgspec.json.encode(value).decode(),
+        now=now_ms(),
+    )
+
+
+async def load_or_store_setting(db: Database, name: str, value: str) -> str:
+    """Store the value unless there is one; returns the stored value."""
+    return await db.transact(_store_once, name, msgspec.json.encode(value).decode())
+
+
+async def load_setting(db: Database, name: str) -> bytes | None:
+    """As JSON; None if no service has stored it yet."""
+    row = await db.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
+    return None if row is None else row["value"].encode()
+
+
+async def setting_changed_at(db: Database, name: str) -> int | None:
+    """None if it was never stored."""
+    row = await db.fetch_one(
+        "SELECT updated_at FROM effective_settings WHERE name = :name", name=name
+    )
+    return None if row is None else row["updated_at"]
+
+
+async def store_public_url(db: Database, settings: Settings) -> None:
+    await store_setting(db, _PUBLIC_URL, settings.effective_public_url)
+
+
+async def load_public_url(db: Database, settings: Settings) -> str:
+    """The setting if given, else the URL of the service that started last, else the default."""
+    stored = None if settings.public_url else await load_setting(db, _PUBLIC_URL)
+    if stored is None:
+        return settings.effective_public_url
+    return msgspec.json.decode(stored, type=str)
+
+
+async def _store_once(tx: Transaction, name: str, value: str) -> str:
+    await tx.execute(
+        "INSERT INTO effective_settings (name, value, updated_at) VALUES (:name, :value, :now)"
+        " ON CONFLICT (name) DO NOTHING",
+        name=name,
+        value=value,
+        now=now_ms(),
+    )
+    row = await tx.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
+    assert row is not None
+    return msgspec.json.decode(row["value"], type=str)

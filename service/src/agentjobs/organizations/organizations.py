@@ -1,0 +1,148 @@
+"""Organizations are the tenants; all other data belongs to exactly one of them."""
+
+import re
+
+import msgspec
+
+from agentjobs.organizations import audit
+from agentjobs.organizations.plans import Plans
+from agentjobs.store.database import Database, IntegrityError, Row, Transaction, struct_of
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.problems import Problem
+
+DEFAULT_ORGANIZATION = "default"
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+# Pages have paths of the form /<org>/…; these names would shadow paths of the service.
+_RESERVED = frozenset(
+    {
+        *("account", "agents", "docs", "git", "healthz", "hooks", "invitation", "jobs", "mcp"),
+        *("metrics", "operator", "password-reset", "pulls", "readyz", "repos", "settings"),
+        *("sign-in", "sign-out", "static", "stream", "v1"),
+    }
+)
+
+
+class Organization(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    plan: str
+    created_at: int
+    paused_at: int | None = None
+    setup_network: tuple[str, ...] | None = None
+
+
+async def create_organization(db: Database, plans: Plans, name: str, plan: str) -> Organization:
+    if not _NAME.fullmatch(name) or name in _RESERVED:
+        raise Problem(
+            "invalid_name",
+            f"{name!r} is not a valid organization name: use 1 to 63 lowercase letters, digits "
+            "and inner hyphens, and no reserved name such as settings, git or v1.",
+        )
+    plans.check(plan)
+    organization = Organization(new_id("org"), name, plan, now_ms())
+    try:
+        await db.transact(
+            _insert, organization, audit.entry("organization.created", name, plan=plan)
+        )
+    except IntegrityError:
+        raise Problem("name_taken", f"An organization named {name!r} already exists.") from None
+    return organization
+
+
+async def write_service_entry(tx: Transaction, entry: audit.Entry) -> None:
+    """An audit entry that concerns the whole service: its operators read the log of `default`,
+    which cannot be deleted."""
+    row = await tx.fetch_one(
+        "SELECT id FROM organizations WHERE name = :name", name=DEFAULT_ORGANIZATION
+    )
+    if row is not None:
+        await audit.write(tx, row["id"], entry)
+
+
+async def ensure_default(db: Database, plans: Plans) -> bool:
+    """Create the organization `default` on the highest plan unless it exists.
+
+    Returns whether it was created.
+    """
+    row = await db.fetch_one(
+        "SELECT id FROM organizations WHERE name = :name", name=DEFAULT_ORGANIZATION
+    )
+    if row is not None:
+        return False
+    try:
+        await create_organization(db, plans, DEFAULT_ORGANIZATION, plans.highest)
+    except Problem as problem:
+        if problem.code != "name_taken":
+            raise
+        return False
+    return True
+
+
+async def find_organization(db: Database, name: str) -> Organization:
+    row = await db.fetch_one("SELECT * FROM organizations WHERE name = :name", name=name)
+    if row is None:
+        raise Problem(
+            "organization_not_found",
+            f"There is no organization {name!r}; `agentjobs orgs list` shows all organizations.",
+        )
+    return _organization(row)
+
+
+async def list_organizations(db: Database) -> list[Organization]:
+    rows = await db.fetch_all("SELECT * FROM organizations ORDER BY name")
+    return [_organization(row) for row in rows]
+
+
+async def set_plan(db: Database, plans: Plans, name: str, plan: str) -> Organization:
+    plans.check(plan)
+    organization = await find_organization(db, name)
+    await db.transact(_update_plan, organization.id, plan, audit.entry("plan.changed", name))
+    return msgspec.structs.replace(organization, plan=plan)
+
+
+async def update_auto_trigger(tx: Transaction, organization_id: str, level: str | None) -> None:
+    await tx.execute(
+        "UPDATE organizations SET auto_trigger = :level WHERE id = :id",
+        id=organization_id,
+        level=level,
+    )
+
+
+async def _insert(tx: Transaction, organization: Organization, entry: audit.Entry) -> None:
+    await tx.execute(
+        "INSERT INTO organizations (id, name, plan, created_at)"
+        " VALUES (:id, :name, :plan, :created_at)",
+        id=organization.id,
+        name=organization.name,
+        plan=organization.plan,
+        created_at=organization.created_at,
+    )
+    await audit.write(tx, organization.id, entry)
+
+
+async def _update_plan(
+    tx: Transaction, organization_id: str, plan: str, entry: audit.Entry
+) -> None:
+    row = await tx.fetch_one(
+        "SELECT plan FROM organizations WHERE id = :id /*postgresql FOR NO KEY UPDATE */",
+        id=organization_id,
+    )
+    if row is None or row["plan"] == plan:
+        return
+    await tx.execute(
+        "UPDATE organizations SET plan = :plan WHERE id = :id", id=organization_id, plan=plan
+    )
+    details = {"from": row["plan"], "to": plan}
+    await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
+    await tx.invalidate("organizations")
+    tx.announce("jobs")
+
+
+def _organization(row: Row) -> Organization:
+    return struct_of(row, Organization, setup_network=decode_hosts(row["setup_network"]))
+
+
+def decode_hosts(stored: str | None) -> tuple[str, ...] | None:
+    return None if stored is None else msgspec.json.decode(stored, type=tuple[str, ...])

@@ -1,0 +1,245 @@
+"""When a repository is synced with its platform: due times are queue, lease and backoff in one.
+
+`sync` performs the sync.
+"""
+
+from collections.abc import Collection
+
+import msgspec
+
+from agentjobs.connections import health
+from agentjobs.connections.health import sync_backoff_ms
+from agentjobs.forges.protocol import RepoAddress
+from agentjobs.repos.platform_rows import record_first_fetch_error
+from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.in_transaction import in_transaction
+from agentjobs.store.leases import DueColumn, Lease
+from agentjobs_runtime.clock import DAY_MS, SECOND_MS
+
+DUE = DueColumn("repos", "id", "sync_due_at", 30 * SECOND_MS, lease_column="sync_lease_until")
+
+# A repository whose hooks arrive is polled less often by this factor.
+_HOOK_FACTOR = 12
+_MAX_ERROR_LENGTH = 1_000
+# A repository that was made due meanwhile stays due.
+_RELEASE = (
+    "sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
+    " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
+    "  ELSE sync_lease_until END WHERE id = :id AND disconnected_at IS NULL"
+)
+
+
+class PlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
+    """A connected repository that a platform hosts."""
+
+    id: str
+    organization_id: str
+    organization: str
+    platform: str
+    connection_id: str
+    external_id: str
+    full_name: str
+    default_branch: str
+    head_commit: str
+
+    @property
+    def address(self) -> RepoAddress:
+        return RepoAddress(self.organization, self.full_name, self.id, self.external_id)
+
+
+class DueSync(msgspec.Struct, frozen=True, kw_only=True):
+    """A claimed sync; `error` and `connection_error` are those of the last sync.
+
+    A full sync reads everything; any other reads what hook events named: the repository itself
+    (`has_repo_event`), some of its pull requests (`has_pull_events`), or both.
+    """
+
+    repo: PlatformRepo
+    claimed_at: int
+    lease_until: int
+    failures: int
+    error: str | None
+    connection_error: str | None
+    # The last hook about this repository that was signed with the current secret.
+    hook_seen_at: int | None
+    whole_due_at: int | None
+    has_repo_event: bool
+    has_pull_events: bool
+
+    @property
+    def is_full(self) -> bool:
+        return self.whole_due_at is None or self.whole_due_at <= self.claimed_at
+
+    @property
+    def is_poll(self) -> bool:
+        """Nothing happened that is known of, so that the sync can wait."""
+        is_new = not self.repo.head_commit
+        return not (is_new or self.has_repo_event or self.has_pull_events or self.error)
+
+    @property
+    def reads_repository(self) -> bool:
+        """A repository that shows an error is always read, to see whether the error is over."""
+        is_named = self.has_repo_event or not self.has_pull_events
+        return self.is_full or is_named or self.error is not None
+
+
+@in_transaction
+async def claim_due_sync(
+    tx: Transaction, busy: Collection[str] = (), crowded: Collection[str] = ()
+) -> DueSync | None:
+    """Claim the repository that has been due longest; the lease is short and renewed.
+
+    Repositories in `busy`, and connections and organizations in `crowded`, are left out.
+    """
+    now = await tx.clock_ms()
+    row = await tx.fetch_one(
+        "SELECT r.id, r.organization_id, o.name AS organization, r.platform, r.connection_id,"
+        " r.external_id, r.full_name, r.default_branch, r.head_commit, r.sync_failures,"
+        " r.sync_error, r.whole_due_at, r.told_at, c.error AS connection_error,"
+        " CASE WHEN c.hook_seen_at IS NOT NULL THEN r.hook_seen_at END AS hook_seen_at,"
+        " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.told_at IS NOT NULL"
+        "  AND p.state <> 'merged') AS has_pull_events"
+        " FROM repos r JOIN organizations o ON o.id = r.organization_id"
+        " JOIN forge_connections c ON c.id = r.connection_id"
+        " WHERE r.sync_due_at IS NOT NULL AND r.sync_due_at <= :now AND r.disconnected_at IS NULL"
+        " AND (r.sync_lease_until IS NULL OR r.sync_lease_until <= :now)"
+        " AND (c.resting_until IS NULL OR c.resting_until <= :now)"
+        " AND r.id NOT IN (SELECT value FROM each(:busy))"
+        " AND r.connection_id NOT IN (SELECT value FROM each(:crowded))"
+        " AND r.organization_id NOT IN (SELECT value FROM each(:crowded))"
+        " ORDER BY r.sync_due_at LIMIT 1 /*postgresql FOR UPDATE OF r SKIP LOCKED */",
+        now=now,
+        busy=list(busy),
+        crowded=list(crowded),
+    )
+    if row is None:
+        return None
+    return _due(row, now, await DUE.claim(tx, row["id"]))
+
+
+class SyncClaim:
+    """What the holder of a claim may write. A repository made due meanwhile stays due."""
+
+    def __init__(self, db: Database, due: DueSync) -> None:
+        self.due = due
+        self._db = db
+        self._lease = Lease(db, DUE, due.repo.id, due.lease_until)
+
+    async def renew(self) -> bool:
+        """True even if the repository was made due meanwhile: the sync continues."""
+        return await self._lease.renew()
+
+    async def finish(
+        self, whole_due_at: int, note: str | None, *, due_at: int | None = None
+    ) -> None:
+        """`note` is a problem despite success; `due_at` asks for a sync before the full one."""
+        due_at = whole_due_at if due_at is None else min(due_at, whole_due_at)
+        await self._db.transact(_finish, self.due, self._lease.until, whole_due_at, due_at, note)
+
+    async def postpone(self, wait_seconds: float) -> None:
+        """Leave everything as it is until then."""
+        await self._db.transact(_postpone, self.due, self._lease.until, wait_seconds)
+
+    async def fail(
+        self, reason: str, *, is_unreachable: bool = False, wait_seconds: float = 0.0
+    ) -> None:
+        """`is_unreachable`: the platform did not answer, so other syncs of the connection wait;
+        for at least `wait_seconds`, which it may have asked for."""
+        is_pausing = is_unreachable or wait_seconds > 0
+        await self._db.transact(
+            _fail,
+            self.due,
+            self._lease.until,
+            reason[:_MAX_ERROR_LENGTH],
+            wait_seconds if is_pausing else None,
+        )
+
+    async def fail_connection(self, reason: str) -> None:
+        """The platform refuses the credential, which fails all repositories of the connection."""
+        await self._db.transact(_fail_connection, self.due, reason[:_MAX_ERROR_LENGTH])
+
+
+def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
+    has_hooks = due.hook_seen_at is not None and due.hook_seen_at > now - DAY_MS
+    return now + int(poll_seconds * SECOND_MS) * (_HOOK_FACTOR if has_hooks else 1)
+
+
+def _due(row: Row, now: int, lease_until: int) -> DueSync:
+    return struct_of(
+        row,
+        DueSync,
+        repo=struct_of(row, PlatformRepo),
+        claimed_at=now,
+        lease_until=lease_until,
+        failures=row["sync_failures"],
+        error=row["sync_error"],
+        has_repo_event=row["told_at"] is not None,
+        has_pull_events=bool(row["has_pull_events"]),
+    )
+
+
+async def _finish(
+    tx: Transaction,
+    due: DueSync,
+    lease_until: int,
+    whole_due_at: int,
+    due_at: int,
+    note: str | None,
+) -> None:
+    await tx.execute(
+        "UPDATE repos SET sync_failures = 0, sync_error = :note, synced_at = :claimed_at,"
+        " whole_due_at = :whole_due_at,"
+        # Events after the claim may not have been seen.
+        " told_at = CASE WHEN told_at > :claimed_at THEN told_at END,"
+        f" {_RELEASE}",
+        id=due.repo.id,
+        lease_until=lease_until,
+        whole_due_at=whole_due_at,
+        due_at=due_at,
+        claimed_at=due.claimed_at,
+        note=note and note[:_MAX_ERROR_LENGTH],
+    )
+    connection_id = due.repo.connection_id
+    await health.record_reachable(tx, connection_id)
+    # The sync that stored this error stored it on the connection too.
+    if due.connection_error is not None and due.connection_error == due.error:
+        await health.clear_error(tx, connection_id, due.error)
+
+
+async def _postpone(tx: Transaction, due: DueSync, lease_until: int, wait_seconds: float) -> None:
+    await tx.execute(
+        f"UPDATE repos SET {_RELEASE}",
+        id=due.repo.id,
+        lease_until=lease_until,
+        due_at=await tx.clock_ms() + int(wait_seconds * SECOND_MS),
+    )
+
+
+async def _fail(
+    tx: Transaction, due: DueSync, lease_until: int, reason: str, pause_seconds: float | None
+) -> None:
+    await tx.execute(
+        f"UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason, {_RELEASE}",
+        id=due.repo.id,
+        lease_until=lease_until,
+        due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
+        reason=reason,
+    )
+    await record_first_fetch_error(tx, due.repo.id, reason)
+    if pause_seconds is not None:
+        connection_id = due.repo.connection_id
+        await health.record_unreachable(tx, connection_id, due.claimed_at, pause_seconds)
+
+
+async def _fail_connection(tx: Transaction, due: DueSync, reason: str) -> None:
+    await tx.execute(
+        "UPDATE repos SET sync_failures = :failures, sync_error = :reason, sync_due_at = :due_at,"
+        " sync_lease_until = CASE WHEN id = :id THEN NULL ELSE sync_lease_until END"
+        " WHERE connection_id = :connection_id AND disconnected_at IS NULL",
+        id=due.repo.id,
+        connection_id=due.repo.connection_id,
+        failures=due.failures + 1,
+        reason=reason,
+        due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
+    )
+    await health.record_check(tx, due.repo.connection_id, error=reason)

@@ -1,0 +1,78 @@
+"""The part of a run that the service does: before its agent starts, and once it has succeeded."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentjobs.advisories.version_choice import RegistryVersionChooser
+from agentjobs.connections.adapters import Platforms
+from agentjobs.forges.protocol import Forge
+from agentjobs.inventory.published_poms import PomFetcher
+from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.logs.writer import LogWriter
+from agentjobs.jobs.queue.warnings import add_warnings
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.publishing.phases import RunPhases
+from agentjobs.store.database import Database, StoreError
+from agentjobs.tickets.resolve import Tickets
+from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTools:
+    """Built once per process."""
+
+    context: JobsContext
+    mirrors: Mirrors
+    # The built-in platforms, by name; `platforms` has those that are reached over a connection.
+    forges: Mapping[str, Forge]
+    platforms: Platforms
+    tickets: Tickets
+    keys: SealingKeys
+    chooser: RegistryVersionChooser
+    poms: PomFetcher
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedWork:
+    """The agent's commit, made from `base`."""
+
+    base: str
+    commit: str
+
+
+@dataclass(slots=True)
+class ServiceRun:
+    job: ClaimedJob
+    tools: ServiceTools
+    log: LogWriter
+    phases: RunPhases = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.phases = RunPhases(self.job)
+
+    @property
+    def db(self) -> Database:
+        return self.tools.context.db
+
+    @property
+    def settings(self) -> Settings:
+        return self.tools.context.settings
+
+    @property
+    def mirror(self) -> Path:
+        return self.tools.mirrors.path(self.job.repo_id)
+
+    async def warn(self, *messages: str) -> None:
+        """Warn the client of the job: in its log and in its `warnings`."""
+        if not messages:
+            return
+        for message in messages:
+            self.log.note(f"warning: {message}")
+        # A run does not fail because of a warning that could not be stored.
+        with contextlib.suppress(StoreError):
+            redacted = [self.log.redact(message) for message in messages]
+            await self.db.transact(add_warnings, self.job, redacted)

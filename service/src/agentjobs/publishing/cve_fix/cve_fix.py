@@ -1,0 +1,93 @@
+"""The steps of a run that only the agent `cve-fixer` has: choosing fixes and proving them.
+
+Only the files of the proposed commit count as proof, never what the agent reports.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from agentjobs.advisories.registries.hosts import hosts_for
+from agentjobs.advisories.scans import choose_versions
+from agentjobs.jobs.auto_trigger_rows import take_over_fixes
+from agentjobs.publishing.context import ServiceRun
+from agentjobs.publishing.cve_fix.exposure import Exposure, read_exposure
+from agentjobs.publishing.cve_fix.fix_plan import (
+    Fix,
+    findings_of_job,
+    findings_to_fix,
+    plan_fixes,
+)
+from agentjobs.publishing.cve_fix.proposed import leave_out_proposed
+from agentjobs.publishing.cve_fix.recheck import check_fixes
+from agentjobs.publishing.hosted_repo import HostedRepo
+from agentjobs_runtime.agents.definitions import CVE_FIXER
+from agentjobs_runtime.git.remote import strip_credentials
+from agentjobs_runtime.settings.registries import ECOSYSTEMS
+
+# The agent takes the first that suits the project.
+_CANDIDATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CveFix:
+    """The fixes of one run. Empty, and without effect, for every other agent."""
+
+    run: ServiceRun
+    fixes: tuple[Fix, ...] = ()
+    before: Exposure | None = None
+
+    @property
+    def job_file_entries(self) -> dict[str, Any]:
+        if self.before is None:
+            return {}
+        manifests = {fix.manifest for fix in self.fixes}
+        groups = self.before.installed_together
+        return {
+            "fixes": msgspec.to_builtins(self.fixes),
+            "installed_together": [group for group in groups if not manifests.isdisjoint(group)],
+        }
+
+    def narrow(self, network: tuple[str, ...]) -> tuple[str, ...]:
+        """Of the agent's hosts, only the package registries that the fixes need."""
+        if self.before is None:
+            return network
+        ecosystems = {fix.ecosystem for fix in self.fixes}
+        hosts = {host for name in ecosystems for host in hosts_for(self.run.settings, name)}
+        return tuple(host for host in network if host in hosts)
+
+    async def verify(self, commit: str) -> None:
+        """Raises JobFailed when the commit does not fix what it was made for."""
+        if self.before is None:
+            return
+        after = await read_exposure(self.run, commit)
+        left = check_fixes(self.fixes, self.before, after)
+        for fix in left:
+            self.run.log.note(f"{fix.package} {fix.old} in {fix.manifest} is not fixed")
+        proposed = [fix.key for fix in self.fixes if fix not in left]
+        # A fix that was requested is not proposed again by itself.
+        await take_over_fixes(self.run.db, self.run.job.repo_id, self.run.job.id, proposed)
+        self.run.log.note("no known vulnerability affects the proposed versions")
+
+
+async def plan_cve_fix(run: ServiceRun, repo: HostedRepo, base: str) -> CveFix:
+    """Raises JobFailed when nothing is vulnerable, nothing can be fixed, or all of it is already
+    proposed."""
+    if run.job.agent != CVE_FIXER:
+        return CveFix(run)
+    before = await read_exposure(run, base)
+    findings = findings_to_fix(run.job, before, run.settings.unrated_severity)
+    choices = await choose_versions(run.tools.chooser, findings, before.advisories, _CANDIDATES)
+    findings = findings_of_job(run.job, findings, choices)
+    # Credentials in a registry's address belong to the service, not to the agent.
+    registries = {name: strip_credentials(run.settings.registry_url(name)) for name in ECOSYSTEMS}
+    plan = plan_fixes(before, findings, choices, registries)
+    fixes = await leave_out_proposed(run, repo, base, plan.fixes, before)
+    for reason in plan.not_fixed:
+        run.log.note(reason)
+    for fix in fixes:
+        run.log.note(
+            f"{fix.package} {fix.old} in {fix.manifest} is upgraded to {fix.new}: {fix.why}"
+        )
+    return CveFix(run, fixes, before)

@@ -1,0 +1,157 @@
+"""Connects a repository: imports its objects and refs, and makes it due for indexing."""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from agentjobs.environments.repo_settings import forget_repo
+from agentjobs.fleet.repositories_directory import RepositoriesDirectory
+from agentjobs.local_git import repositories
+from agentjobs.organizations import audit
+from agentjobs.organizations.organizations import Organization, find_organization
+from agentjobs.repos.hook_rows import request_removal
+from agentjobs.repos.names import derive_name, validate_name
+from agentjobs.repos.queries import RepoView, find_repo
+from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.git.remote import strip_credentials
+from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings
+
+DISCONNECTED_TOPIC = "disconnected_repos"
+"""Wakes the processes that hold copies."""
+
+InSameTransaction = Callable[[Transaction, str], Awaitable[None]]
+
+
+class NewRepo(msgspec.Struct, frozen=True):
+    id: str
+    organization_id: str
+    full_name: str
+    source: str
+    default_branch: str
+    head_commit: str
+
+
+async def connect_repository(
+    db: Database,
+    settings: Settings,
+    organization: str,
+    source: str,
+    name: str | None = None,
+    *,
+    certificates: Path | None = None,
+) -> RepoView:
+    """`source` is a path (operators only) or an http(s) URL.
+
+    `certificates` is a file with the CAs that git trusts; None means the system's.
+    """
+    if not source.strip():
+        raise Problem("invalid_source", "Enter a path or an http(s) URL to connect.")
+    owner = await find_organization(db, organization)
+    full_name = validate_name(name) if name else derive_name(source, organization)
+    await _check_name_is_free(db, owner, full_name)
+    await RepositoriesDirectory(db, settings).check_for_operator()
+    repo_id = new_id("repo")
+    directory = repositories.path(settings.repositories_path, repo_id)
+    imported = await repositories.import_repository(source, directory, certificates)
+    repo = NewRepo(
+        id=repo_id,
+        organization_id=owner.id,
+        full_name=full_name,
+        source=strip_credentials(source),
+        default_branch=imported.default_branch,
+        head_commit=imported.head_commit,
+    )
+    try:
+        await db.transact(insert_repository, repo, audit.entry("repo.connected", full_name))
+    except StoreError as error:
+        # Not on cancellation: the row may have been committed, and then needs its directory.
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        if isinstance(error, IntegrityError):
+            raise _name_taken(full_name) from None
+        raise
+    return await find_repo(db, owner.id, full_name)
+
+
+async def disconnect_repository(
+    db: Database, organization: str, full_name: str, *, also: InSameTransaction
+) -> RepoView:
+    """Keeps the jobs, pull requests and bare repository; new jobs are rejected."""
+    owner = await find_organization(db, organization)
+    repo = await find_repo(db, owner.id, full_name)
+    entry = audit.entry("repo.disconnected", full_name)
+    await db.transact(_disconnect, owner.id, repo.id, also, entry)
+    return repo
+
+
+async def _check_name_is_free(db: Database, owner: Organization, full_name: str) -> None:
+    try:
+        await find_repo(db, owner.id, full_name)
+    except Problem:
+        return
+    raise _name_taken(full_name)
+
+
+def _name_taken(full_name: str) -> Problem:
+    return Problem(
+        "name_taken",
+        f"A repository named {full_name!r} is already connected; choose another name, or "
+        "disconnect that one first.",
+    )
+
+
+async def insert_repository(tx: Transaction, repo: NewRepo, entry: audit.Entry) -> None:
+    await tx.execute(
+        "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
+        " head_commit, index_status, index_due_at, created_at, next_pull_number)"
+        " VALUES (:id, :organization_id, :full_name, 'local', :source, :default_branch,"
+        " :head_commit, 'indexing', :now, :now, COALESCE((SELECT MAX(e.next_pull_number)"
+        # Pull requests of an earlier repository of this name keep their numbers.
+        "  FROM repos e WHERE e.organization_id = :organization_id AND e.full_name = :full_name),"
+        "  1))",
+        **msgspec.structs.asdict(repo),
+        now=await tx.clock_ms(),
+    )
+    await audit.write(tx, repo.organization_id, entry)
+    await tx.invalidate("repos")
+    tx.announce("index")
+
+
+async def disconnect_all(tx: Transaction, organization_id: str) -> None:
+    """Of an organization that is being deleted: no sync and no index begins any more."""
+    await tx.execute(
+        "UPDATE repos SET disconnected_at = COALESCE(disconnected_at, :now), index_due_at = NULL,"
+        " sync_due_at = NULL WHERE organization_id = :organization_id",
+        organization_id=organization_id,
+        now=await tx.clock_ms(),
+    )
+    await tx.invalidate("repos")
+    tx.announce(DISCONNECTED_TOPIC)
+
+
+async def _disconnect(
+    tx: Transaction,
+    organization_id: str,
+    repo_id: str,
+    also: InSameTransaction,
+    entry: audit.Entry,
+) -> None:
+    changed = await tx.execute(
+        "UPDATE repos SET disconnected_at = :now, index_due_at = NULL, sync_due_at = NULL"
+        " WHERE id = :id AND disconnected_at IS NULL",
+        id=repo_id,
+        now=now_ms(),
+    )
+    if not changed:
+        return
+    await request_removal(tx, [repo_id])
+    await forget_repo(tx, repo_id)
+    await also(tx, repo_id)
+    await audit.write(tx, organization_id, entry)
+    await tx.invalidate("repos")
+    tx.announce(DISCONNECTED_TOPIC)

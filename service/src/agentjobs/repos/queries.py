@@ -1,0 +1,121 @@
+"""Queries for connected repositories, always scoped to their organization."""
+
+from typing import Annotated
+
+import msgspec
+
+from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.store.like_pattern import contains_pattern
+from agentjobs_runtime.json_fields import Count, doc, known_values
+from agentjobs_runtime.problems import Problem
+
+
+class IndexProgress(msgspec.Struct, frozen=True):
+    done: Annotated[Count, doc("Files read so far.")]
+    total: Annotated[int | None, doc("All files, once they are counted.")]
+
+
+class RepoView(msgspec.Struct, frozen=True):
+    id: Annotated[str, doc("Repository identifier.")]
+    full_name: Annotated[str, doc("Form `<owner>/<name>`.")]
+    platform: Annotated[
+        str,
+        known_values("Hosting platform of the repository.", ("local", "github", "gitlab", "gitea")),
+    ]
+    index_status: Annotated[
+        str,
+        known_values(
+            "`indexing` until the first index is stored, then `ready`.", ("ready", "indexing")
+        ),
+    ]
+    line_count: Annotated[Count, doc("Number of lines in the repository; 0 until it is known.")]
+    default_branch: Annotated[str, doc("The branch that jobs start from by default.")]
+    indexed_commit: Annotated[str | None, doc("The commit that was indexed.")]
+    index_progress: Annotated[
+        IndexProgress | None, doc("Progress of the index that is being built.")
+    ]
+    index_error: Annotated[str | None, doc("Why the last index failed; it is retried.")]
+    lifted_paths: Annotated[
+        tuple[str, ...], doc("Patterns of protected paths that agents may change here.")
+    ]
+    sync_error: Annotated[
+        str | None, doc("Why the repository cannot be read from its platform; it is retried.")
+    ] = None
+    required_tags: Annotated[
+        tuple[str, ...], doc("Only workers with all of these tags run jobs of the repository.")
+    ] = ()
+    max_concurrent_jobs: Annotated[
+        int | None, doc("How many jobs of the repository may run at once; null without a limit.")
+    ] = None
+
+
+async def list_repos(
+    db: Database,
+    organization_id: str,
+    *,
+    search: str = "",
+    limit: int | None = None,
+    after: str | None = None,
+) -> list[RepoView]:
+    """All repositories unless `limit` is given; `after` is the last id of the previous page.
+
+    `search` is a part of their names, in any case.
+    """
+    rows = await db.fetch_all(
+        "SELECT * FROM repos WHERE organization_id = :organization_id"
+        " AND disconnected_at IS NULL AND id > :after"
+        " AND LOWER(full_name) LIKE :pattern ESCAPE '!' ORDER BY id"
+        " LIMIT :limit",
+        organization_id=organization_id,
+        pattern=contains_pattern(search.lower()),
+        after=after or "",
+        limit=2**62 if limit is None else limit,
+    )
+    return [repo_view(row) for row in rows]
+
+
+async def get_repo(db: Database, organization_id: str, repo: str) -> RepoView:
+    """By its identifier or its full name, which always has a slash.
+
+    Raises `repo_not_found`, also for a repository of another organization.
+    """
+    column = "full_name" if "/" in repo else "id"
+    row = await db.fetch_one(
+        f"SELECT * FROM repos WHERE {column} = :repo AND organization_id = :organization_id"
+        " AND disconnected_at IS NULL",
+        repo=repo,
+        organization_id=organization_id,
+    )
+    if row is None:
+        raise Problem(
+            "repo_not_found",
+            f"There is no repository {repo!r} in this organization; GET /repos lists them.",
+        )
+    return repo_view(row)
+
+
+async def find_repo(db: Database, organization_id: str, full_name: str) -> RepoView:
+    row = await db.fetch_one(
+        "SELECT * FROM repos WHERE organization_id = :organization_id"
+        " AND full_name = :full_name AND disconnected_at IS NULL",
+        organization_id=organization_id,
+        full_name=full_name,
+    )
+    if row is None:
+        raise Problem(
+            "repo_not_connected",
+            f"The repository {full_name!r} is not connected; "
+            "`agentjobs repos list` shows the connected ones.",
+        )
+    return repo_view(row)
+
+
+def repo_view(row: Row) -> RepoView:
+    indexing = row["index_due_at"] is not None and row["index_error"] is None
+    return struct_of(
+        row,
+        RepoView,
+        index_progress=IndexProgress(row["index_done"], row["index_total"]) if indexing else None,
+        lifted_paths=msgspec.json.decode(row["lifted_paths"], type=tuple[str, ...]),
+        required_tags=msgspec.json.decode(row["required_tags"], type=tuple[str, ...]),
+    )

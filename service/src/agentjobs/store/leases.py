@@ -1,0 +1,200 @@
+"""Leases: work is claimed for a limited time, and the claim is renewed while the work continues.
+
+A `DueColumn` is queue, lease and backoff in one column: a row is due once the time in it has
+passed, a claim moves that time to the end of the lease, and the stored time identifies the claim.
+With a column of its own for the lease, a row that is made due meanwhile stays claimed.
+Jobs and deliveries have fence numbers instead; they share `ClaimLost`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentjobs.store.database import Database, StoreUnavailable, Transaction
+from agentjobs_runtime.clock import SECOND_MS
+
+T = TypeVar("T")
+
+
+class ClaimLost(Exception):
+    """The claim ended or belongs to another process; its former holder must not write."""
+
+    def __str__(self) -> str:
+        return "the claim ended, or another process has it"
+
+
+@dataclass(frozen=True, slots=True)
+class DueColumn:
+    """`key` is the column that identifies a row of `table`."""
+
+    table: str
+    key: str
+    column: str
+    lease_ms: int
+    lease_column: str | None = None
+
+    async def claim(self, tx: Transaction, row_id: str) -> int:
+        """Claim a row that the caller has locked; returns when the lease ends."""
+        until = await tx.clock_ms() + self.lease_ms
+        lease = f", {self.lease_column} = :until" if self.lease_column else ""
+        await tx.execute(
+            f"UPDATE {self.table} SET {self.column} = :until{lease} WHERE {self.key} = :id",
+            id=row_id,
+            until=until,
+        )
+        return until
+
+    async def move(self, tx: Transaction, row_id: str, held_until: int, due_at: int | None) -> bool:
+        """False if the claim was lost, or without a lease column if the row was made due."""
+        values = f"{self.column} = :due_at"
+        if self.lease_column:
+            values = (
+                f"{self.column} = CASE WHEN {self.column} = :held_until"
+                f" THEN CAST(:due_at AS BIGINT) ELSE {self.column} END,"
+                f" {self.lease_column} = CAST(:due_at AS BIGINT)"
+            )
+        changed = await tx.execute(
+            f"UPDATE {self.table} SET {values}"
+            f" WHERE {self.key} = :id AND {self.lease_column or self.column} = :held_until",
+            id=row_id,
+            held_until=held_until,
+            due_at=due_at,
+        )
+        return bool(changed)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLease:
+    """A lease by name, in the table `leases`: a role of the fleet, or changes to one repository.
+
+    A role is also due at a time, which `release` sets.
+    """
+
+    name: str
+    lease_ms: int
+
+    async def claim(self, tx: Transaction, *, even_if_not_due: bool = False) -> int | None:
+        """When the lease ends; None while another process holds it, or before it is due."""
+        now = await tx.clock_ms()
+        due = "" if even_if_not_due else " AND leases.due_at <= :now"
+        row = await tx.fetch_one(
+            "INSERT INTO leases (name, held_until) VALUES (:name, :until)"
+            " ON CONFLICT (name) DO UPDATE SET held_until = excluded.held_until"
+            f" WHERE leases.held_until <= :now{due} RETURNING held_until",
+            name=self.name,
+            until=now + self.lease_ms,
+            now=now,
+        )
+        return None if row is None else row["held_until"]
+
+    async def renew(self, tx: Transaction, held_until: int) -> int | None:
+        """When the lease ends now; None if it was lost."""
+        until = await tx.clock_ms() + self.lease_ms
+        changed = await tx.execute(
+            "UPDATE leases SET held_until = :until WHERE name = :name AND held_until = :held_until",
+            name=self.name,
+            held_until=held_until,
+            until=until,
+        )
+        return until if changed else None
+
+    async def release(self, tx: Transaction, held_until: int, due_in_ms: int | None = None) -> None:
+        """Without `due_in_ms` the lease may be claimed at once, and its row is deleted."""
+        if due_in_ms is None:
+            await tx.execute(
+                "DELETE FROM leases WHERE name = :name AND held_until = :held_until",
+                name=self.name,
+                held_until=held_until,
+            )
+        else:
+            await tx.execute(
+                "UPDATE leases SET held_until = 0, due_at = :due_at"
+                " WHERE name = :name AND held_until = :held_until",
+                name=self.name,
+                held_until=held_until,
+                due_at=await tx.clock_ms() + due_in_ms,
+            )
+
+
+class HeldLease:
+    """A named lease that this process holds until `until`."""
+
+    def __init__(self, db: Database, lease: NamedLease, until: int) -> None:
+        self._db = db
+        self._lease = lease
+        self._until = until
+
+    async def renew(self) -> bool:
+        """False if it was lost."""
+        until = await self._db.transact(self._lease.renew, self._until)
+        self._until = until or self._until
+        return until is not None
+
+    async def release(self, due_in_ms: int) -> None:
+        await self._db.transact(self._lease.release, self._until, due_in_ms)
+
+    async def release_in(self, tx: Transaction) -> None:
+        """As a part of the caller's transaction."""
+        await self._lease.release(tx, self._until)
+
+
+class Lease:
+    """One claim on one row, held until `until`."""
+
+    def __init__(self, db: Database, due: DueColumn, row_id: str, until: int) -> None:
+        self.until = until
+        self._db = db
+        self._due = due
+        self._row_id = row_id
+
+    async def renew(self) -> bool:
+        until = await self._db.transact(self._renew)
+        self.until = until or self.until
+        return until is not None
+
+    async def release(self, due_at: int | None) -> None:
+        """Make the row due at that time; a row that was made due in the meantime stays due."""
+        await self._db.transact(self._due.move, self._row_id, self.until, due_at)
+
+    async def _renew(self, tx: Transaction) -> int | None:
+        until = await tx.clock_ms() + self._due.lease_ms
+        return until if await self._due.move(tx, self._row_id, self.until, until) else None
+
+
+async def run_renewing(
+    work: Coroutine[Any, Any, T],
+    renew: Callable[[], Awaitable[bool]],
+    every_seconds: float,
+    lease_ms: int,
+) -> T:
+    """Return the result of the work. Cancel it and raise ClaimLost once `renew` returns False.
+
+    A lease outlasts a short outage of the store, but the work never outlasts the lease: a process
+    with another connection may have it by then.
+    """
+    task = asyncio.create_task(work)
+    clock = asyncio.get_running_loop().time
+    ends_at = clock() + lease_ms / SECOND_MS
+    try:
+        while True:
+            await asyncio.wait({task}, timeout=min(every_seconds, ends_at - clock()))
+            if task.done():
+                return await task
+            began_at = clock()
+            with suppress(StoreUnavailable, TimeoutError):
+                async with asyncio.timeout_at(ends_at):
+                    if not await renew():
+                        raise ClaimLost
+                ends_at = began_at + lease_ms / SECOND_MS
+            if clock() >= ends_at:
+                raise ClaimLost
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def backoff_ms(failures: int, first_ms: int, max_ms: int) -> int:
+    """The wait after a failure that follows `failures` consecutive ones."""
+    return int(min(first_ms * 2 ** min(failures, 20), max_ms))

@@ -1,0 +1,92 @@
+"""Rows of `trackers`, and changes of them with their audit entries."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from agentjobs.organizations import audit
+from agentjobs.organizations.sealing import Sealed
+from agentjobs.store.database import Row, Transaction, struct_of
+from agentjobs_runtime.clock import now_ms
+
+TrackerKind = Literal["issues", "jira"]
+Flavour = Literal["cloud", "data-center"]
+
+
+class ConfiguredTracker(msgspec.Struct, frozen=True, kw_only=True):
+    """All but its token. `account` is there for Jira Cloud alone."""
+
+    id: str
+    organization_id: str
+    kind: TrackerKind
+    name: str
+    url: str | None = None
+    account: str | None = None
+    link_back: bool = False
+    error: str | None = None
+    checked_at: int | None = None
+    created_at: int
+
+    @property
+    def flavour(self) -> Flavour | None:
+        if self.kind != "jira":
+            return None
+        return "data-center" if self.account is None else "cloud"
+
+
+async def insert(
+    tx: Transaction, tracker: ConfiguredTracker, sealed: Sealed | None, entry: audit.Entry
+) -> None:
+    await tx.execute(
+        "INSERT INTO trackers (id, organization_id, kind, name, url, account, sealed, key_id,"
+        " link_back, created_at) VALUES (:id, :organization_id, :kind, :name, :url, :account,"
+        " :sealed, :key_id, :link_back, :created_at)",
+        **msgspec.structs.asdict(tracker),
+        sealed=None if sealed is None else sealed.data,
+        key_id=None if sealed is None else sealed.key_id,
+    )
+    await audit.write(tx, tracker.organization_id, entry)
+
+
+async def replace_token(
+    tx: Transaction, tracker: ConfiguredTracker, sealed: Sealed, entry: audit.Entry
+) -> None:
+    assignments = "sealed = :sealed, key_id = :key_id, error = NULL, checked_at = NULL"
+    await _update(tx, tracker, entry, assignments, sealed=sealed.data, key_id=sealed.key_id)
+
+
+async def set_link_back(
+    tx: Transaction, tracker: ConfiguredTracker, link_back: bool, entry: audit.Entry
+) -> None:
+    await _update(tx, tracker, entry, "link_back = :link_back", link_back=link_back)
+
+
+async def remove(tx: Transaction, tracker: ConfiguredTracker, entry: audit.Entry) -> None:
+    assignments = "removed_at = :now, sealed = NULL, key_id = NULL"
+    await _update(tx, tracker, entry, assignments, now=now_ms())
+
+
+async def _update(
+    tx: Transaction, tracker: ConfiguredTracker, entry: audit.Entry, assignments: str, **values: Any
+) -> None:
+    changed = await tx.execute(
+        f"UPDATE trackers SET {assignments} WHERE id = :id AND removed_at IS NULL",
+        id=tracker.id,
+        **values,
+    )
+    if changed:
+        await audit.write(tx, tracker.organization_id, entry)
+
+
+async def record_check(tx: Transaction, tracker_id: str, error: str | None) -> None:
+    await tx.execute(
+        "UPDATE trackers SET error = :error, checked_at = :now"
+        " WHERE id = :id AND removed_at IS NULL",
+        id=tracker_id,
+        error=error,
+        now=now_ms(),
+    )
+
+
+def tracker_from_row(row: Row) -> ConfiguredTracker:
+    return struct_of(row, ConfiguredTracker, link_back=bool(row["link_back"]))

@@ -1,0 +1,39 @@
+"""Cancels jobs that were selected in a list, or runs them again."""
+
+from starlette.responses import Response
+
+from agentjobs.jobs.cancel import request_cancel
+from agentjobs.jobs.rerun import run_again
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.text_filters import counted
+from agentjobs_runtime.problems import Problem
+
+# As many as a page lists.
+_MAX_JOBS = 50
+
+
+async def change_selected(request: PageRequest) -> Response:
+    """What is possible is done; the banner says why the rest was not."""
+    jobs = list(dict.fromkeys(request.form.all("job")))[:_MAX_JOBS]
+    if not jobs:
+        return request.redirect("/jobs", banner="Select jobs first.", tone="warn")
+    is_cancel = request.form.text("change") == "cancel"
+    changed, problems = 0, []
+    for job_id in jobs:
+        try:
+            if is_cancel:
+                await request_cancel(request.db, request.organization_id, job_id)
+            else:
+                await run_again(request.context.jobs, request.viewer.caller, job_id)
+            changed += 1
+        except Problem as problem:
+            problems.append(problem.message)
+    word = "cancelled" if is_cancel else "started again"
+    text = f"{counted(changed, 'job')} {word}."
+    if problems:
+        text += f" {counted(len(problems), 'job')} unchanged: {problems[0]}"
+    return request.redirect("/jobs", banner=text, tone="warn" if problems else "good")
+
+
+ROUTES: Routes = [PageRoute("POST", "/jobs/selected", "member", change_selected)]

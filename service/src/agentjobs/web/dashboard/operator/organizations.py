@@ -1,0 +1,174 @@
+"""/operator: the organizations of the service with what they use, and their plans and limits.
+
+Shows counts and amounts only; what an organization works on stays with its members.
+"""
+
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.jobs.views.organization_lines import (
+    Order,
+    OrganizationLine,
+    find_organization_line,
+    list_organization_lines,
+)
+from agentjobs.organizations.budgets import NO_LIMIT, set_budget, usd_text
+from agentjobs.organizations.organizations import set_plan
+from agentjobs.organizations.pauses import pause, resume
+from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.operator.actor import acting_as_operator
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs_runtime.problems import Problem
+
+PATH = "/operator"
+
+_PAGE = 50
+_MAX_QUERY_LENGTH = 100
+_ORDERS: dict[Order, str] = {
+    "name": "Name",
+    "waiting": "Most waiting jobs",
+    "running": "Most running jobs",
+    "spending": "Highest spending",
+    "newest": "Newest",
+}
+
+
+class _Query(msgspec.Struct, frozen=True):
+    q: str
+    order: Order
+    page: int
+
+    def address(self, **changes: Any) -> str:
+        fields = {"q": self.q, "order": self.order, "page": self.page, **changes}
+        defaults = {"q": "", "order": "name", "page": 1}
+        return urlencode({name: text for name, text in fields.items() if text != defaults[name]})
+
+
+async def show(request: PageRequest) -> Response:
+    return await request.render(
+        "operator/organizations.html",
+        orders=list(_ORDERS.items()),
+        stream=_read_query(request).address(),
+        **await _rows(request),
+    )
+
+
+async def stream(request: PageRequest) -> Response:
+    templates = {"organization-rows": "operator/organization_rows.html"}
+    return live_fragments(request, templates, _rows, "jobs", "organizations")
+
+
+async def change_plan(request: PageRequest) -> Response:
+    name, plan = await _name(request), request.form.text("plan")
+    with acting_as_operator(request):
+        await set_plan(request.db, request.context.plans, name, plan)
+    return _redirect(request, name, f"{name} is on the plan {plan} now.")
+
+
+async def change_budget(request: PageRequest) -> Response:
+    """An empty field is no limit."""
+    name, limits = await _name(request), _entered_limits(request)
+    daily, job = limits["daily"] or NO_LIMIT, limits["job"] or NO_LIMIT
+    with acting_as_operator(request):
+        await set_budget(request.db, name, daily=daily, job=job)
+    return _redirect(request, name, "Budgets saved. They apply to jobs that start from now on.")
+
+
+async def pause_one(request: PageRequest) -> Response:
+    name = await _name(request)
+    with acting_as_operator(request):
+        await pause(request.db, name)
+    return _redirect(request, name, f"{name} is paused: running jobs continue, no new jobs start.")
+
+
+async def resume_one(request: PageRequest) -> Response:
+    name = await _name(request)
+    with acting_as_operator(request):
+        await resume(request.db, name)
+    return _redirect(request, name, f"Jobs of {name} start again.")
+
+
+def _entered_limits(request: PageRequest) -> dict[str, str]:
+    return {key: request.form.text(key).removeprefix("$").strip() for key in ("daily", "job")}
+
+
+async def show_one(request: PageRequest, problem: Problem | None = None) -> Response:
+    line = await find_organization_line(request.db, request.path_param("name"))
+    plans = request.context.plans
+    return await request.render(
+        "operator/organization.html",
+        problem=problem,
+        organization=line,
+        plans=_plan_options(request, line.plan),
+        concurrent_jobs=plans.concurrent_jobs(line.plan),
+        queue_limit=request.settings.queue_limit,
+        limits=_entered_limits(request) if "daily" in request.form else _limits_of(line),
+    )
+
+
+def _plan_options(request: PageRequest, current: str) -> list[tuple[str, str]]:
+    plans = request.context.plans
+    options = [
+        (name, f"{name} (concurrent jobs: {plans.concurrent_jobs(name)})") for name in plans.names
+    ]
+    if current not in plans.names:
+        options.append((current, f"{current} (no longer in the settings, counts as the lowest)"))
+    return options
+
+
+def _limits_of(line: OrganizationLine) -> dict[str, str]:
+    return {
+        "daily": usd_text(line.daily_budget_nanousd) or "",
+        "job": usd_text(line.job_budget_nanousd) or "",
+    }
+
+
+async def _name(request: PageRequest) -> str:
+    """Raises `not_found` if there is no such organization."""
+    return (await find_organization_line(request.db, request.path_param("name"))).name
+
+
+def _redirect(request: PageRequest, name: str, banner: str) -> Response:
+    return request.redirect(f"{PATH}/organizations/{name}", banner=banner)
+
+
+async def _rows(request: PageRequest) -> dict[str, Any]:
+    query = _read_query(request)
+    lines = await list_organization_lines(
+        request.db,
+        search=query.q,
+        order=query.order,
+        limit=_PAGE + 1,
+        offset=(query.page - 1) * _PAGE,
+    )
+    return {
+        "query": query,
+        "lines": lines[:_PAGE],
+        "next_page": query.address(page=query.page + 1) if len(lines) > _PAGE else None,
+        "first_page": query.address(page=1) if query.page > 1 else None,
+    }
+
+
+def _read_query(request: PageRequest) -> _Query:
+    order = request.query_param("order")
+    return _Query(
+        request.query_param("q")[:_MAX_QUERY_LENGTH],
+        next((each for each in _ORDERS if each == order), "name"),
+        request.page_number() or 1,
+    )
+
+
+_ONE = f"{PATH}/organizations/{{name}}"
+ROUTES: Routes = [
+    PageRoute("GET", PATH, "operator", show),
+    PageRoute("GET", f"{PATH}/stream", "operator", stream),
+    PageRoute("GET", _ONE, "operator", show_one),
+    PageRoute("POST", f"{_ONE}/plan", "operator", change_plan, problem_page=show_one),
+    PageRoute("POST", f"{_ONE}/budget", "operator", change_budget, problem_page=show_one),
+    PageRoute("POST", f"{_ONE}/pause", "operator", pause_one),
+    PageRoute("POST", f"{_ONE}/resume", "operator", resume_one),
+]

@@ -1,0 +1,86 @@
+"""/operator/workers: the workers of the service; draining and removing them."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from agentjobs.jobs.workers import (
+    drain_worker,
+    list_worker_views,
+    remove_worker,
+    resume_worker,
+)
+from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.operator.actor import acting_as_operator
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs_runtime.problems import Problem
+
+_PATH = "/operator/workers"
+_TEMPLATE = "operator/worker_rows.html"
+# The tone of each state's badge.
+_TONES = {
+    "ready": "good",
+    "unready": "bad",
+    "draining": "warn",
+    "drained": "warn",
+    "silent": "bad",
+}
+
+
+async def stream(request: PageRequest) -> Response:
+    return live_fragments(request, {"worker-rows": _TEMPLATE}, _rows, "jobs")
+
+
+async def drain(request: PageRequest) -> Response:
+    with acting_as_operator(request):
+        worker = await drain_worker(request.db, request.settings, await _worker_id(request))
+    banner = f"{worker.hostname} finishes its jobs and claims no more."
+    return request.redirect(_PATH, banner=banner)
+
+
+async def resume(request: PageRequest) -> Response:
+    with acting_as_operator(request):
+        worker = await resume_worker(request.db, request.settings, await _worker_id(request))
+    return request.redirect(_PATH, banner=f"{worker.hostname} claims jobs again.")
+
+
+async def remove(request: PageRequest) -> Response:
+    worker_id = await _worker_id(request)
+    with acting_as_operator(request):
+        worker, requeued = await remove_worker(request.db, request.settings, worker_id)
+    banner = f"{worker.hostname} was removed. Jobs that were requeued: {requeued}."
+    return request.redirect(_PATH, banner=banner)
+
+
+async def redirect_from_settings(request: PageRequest) -> Response:
+    """Where the page was before."""
+    return request.redirect(_PATH)
+
+
+async def _worker_id(request: PageRequest) -> str:
+    """Not by the name of a host, which may have several workers."""
+    worker_id = request.path_param("id")
+    workers = await list_worker_views(request.db, request.settings)
+    if worker_id not in {worker.id for worker in workers}:
+        raise Problem("not_found", "There is no such worker; it may have stopped.")
+    return worker_id
+
+
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
+    return await request.render("operator/workers.html", problem=problem, **await _rows(request))
+
+
+async def _rows(request: PageRequest) -> dict[str, Any]:
+    workers = await list_worker_views(request.db, request.settings)
+    return {"workers": workers, "tones": _TONES}
+
+
+ROUTES: Routes = [
+    PageRoute("GET", _PATH, "operator", show),
+    PageRoute("GET", f"{_PATH}/stream", "operator", stream),
+    PageRoute("POST", f"{_PATH}/{{id}}/drain", "operator", drain),
+    PageRoute("POST", f"{_PATH}/{{id}}/resume", "operator", resume),
+    PageRoute("POST", f"{_PATH}/{{id}}/remove", "operator", remove, problem_page=show),
+    PageRoute("GET", "/settings/workers", "operator", redirect_from_settings),
+]

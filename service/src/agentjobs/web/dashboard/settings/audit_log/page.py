@@ -1,0 +1,108 @@
+"""Settings > Audit log: who did what, when and from where, as a page and as CSV."""
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.organizations.audit import AuditFilter, AuditRecord, list_entries
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.pages import HEADERS
+from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.settings.audit_log.csv_export import MAX_ROWS, export_csv
+from agentjobs.web.dashboard.settings.audit_log.query import AuditQuery, filter_of, read_query
+from agentjobs.web.dashboard.settings.audit_log.text import (
+    GROUPS,
+    describe_action,
+    describe_actor,
+    describe_details,
+)
+from agentjobs_runtime.clock import iso_utc, now_ms
+from agentjobs_runtime.problems import Problem
+
+_PATH = "/settings/audit-log"
+_PAGE = 50
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """An entry as shown; `actor_query` filters by its actor."""
+
+    record: AuditRecord
+    kind: str
+    action: str
+    details: list[tuple[str, str]]
+    actor_query: str
+
+
+async def show(request: PageRequest) -> Response:
+    query = read_query(request)
+    try:
+        audit_filter = filter_of(query, request.zone)
+    except Problem as problem:
+        return await _page(request, query, [], problem=problem)
+    if request.query_param("format") == "csv":
+        return await _csv_response(request, audit_filter)
+    records = await list_entries(
+        request.db,
+        request.organization_id,
+        audit_filter,
+        limit=_PAGE + 1,
+        before=query.before or None,
+    )
+    return await _page(request, query, records)
+
+
+async def _csv_response(request: PageRequest, audit_filter: AuditFilter) -> Response:
+    text = await export_csv(request.db, request.organization_id, audit_filter)
+    name = f"audit-log-{request.organization}-{iso_utc(now_ms())[:10]}.csv"
+    disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(text, media_type="text/csv", headers={**HEADERS, **disposition})
+
+
+async def _page(
+    request: PageRequest,
+    query: AuditQuery,
+    records: list[AuditRecord],
+    *,
+    problem: Problem | None = None,
+) -> Response:
+    shown = records[:_PAGE]
+    older = query.address(before=shown[-1].id) if len(records) > _PAGE else None
+    return await request.render(
+        "settings/audit_log.html",
+        problem=problem,
+        query=query,
+        groups=_groups(query),
+        lines=[_line(record) for record in shown],
+        all_actors=query.address(actor_id="", before=""),
+        older=older,
+        newest=query.address(before="") if query.before else None,
+        csv_query=query.address(before="", format="csv"),
+        max_rows=MAX_ROWS,
+    )
+
+
+def _groups(query: AuditQuery) -> list[tuple[str, str, str]]:
+    """Includes the selected action even if it is not a group."""
+    known = [("", "Everything", ""), *((group, label, "") for group, label in GROUPS.items())]
+    if query.action and query.action not in GROUPS:
+        known.append((query.action, describe_action(query.action), ""))
+    return known
+
+
+def _line(record: AuditRecord) -> _Line:
+    return _Line(
+        record,
+        describe_actor(record.actor_kind),
+        describe_action(record.action),
+        describe_details(record.details),
+        _query_for_actor(record).address(),
+    )
+
+
+def _query_for_actor(record: AuditRecord) -> AuditQuery:
+    """By identifier if there is one, because names are not unique."""
+    if record.actor_id:
+        return AuditQuery(actor_id=record.actor_id)
+    return AuditQuery(actor=record.actor)
+
+
+ROUTES: Routes = [PageRoute("GET", _PATH, "admin", show)]

@@ -1,0 +1,223 @@
+"""Settings > Webhooks > Delivery log: deliveries, their attempts, and redelivery."""
+
+import re
+import shlex
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from agentjobs.organizations.organizations import find_organization
+from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs.web.dashboard.text_filters import counted
+from agentjobs.webhooks.endpoints import list_endpoints
+from agentjobs.webhooks.log import (
+    STATUSES,
+    DeliveryDetail,
+    DeliveryFilter,
+    DeliveryPage,
+    get_delivery,
+    list_deliveries,
+)
+from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.problems import Problem
+
+PATH = "/settings/webhooks/delivery-log"
+
+_PER_PAGE = 50
+# Limit per request.
+_MAX_REDELIVERIES = 10_000
+_SPANS = {"1": "the last 24 hours", "7": "the last 7 days", "30": "the last 30 days"}
+_NOT_FOUND = "There is no such delivery in the log. It may have expired."
+# Whatever sends a request sets them itself.
+_HEADERS_OF_CLIENTS = {"host", "content-length", "connection", "accept", "accept-encoding"}
+_DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
+
+
+async def show_list(request: PageRequest) -> Response:
+    before = request.query_param("before")
+    rows = await _load_rows(request)
+    page, filters = rows["page"], _filters(request)
+    endpoints = await list_endpoints(request.db, request.organization)
+    return await request.render(
+        "settings/delivery_log.html",
+        **rows,
+        status_options=[("", "any"), *((status, status) for status in STATUSES)],
+        endpoint_options=[("", "any"), *((each.id, each.url) for each in endpoints)],
+        day_options=[("", "any"), *_SPANS.items()],
+        spans=_SPANS,
+        filters=filters,
+        older=request.address(PATH, {**filters, "before": page.deliveries[-1].id})
+        if page.has_more
+        else "",
+        newest=request.address(PATH, filters) if before else "",
+        # Only the first page is live.
+        live="" if before else request.address(f"{PATH}/stream", filters),
+    )
+
+
+async def stream_list(request: PageRequest) -> Response:
+    templates = {"delivery-rows": "settings/delivery_list.html"}
+    return live_fragments(request, templates, _load_rows)
+
+
+async def stream_one(request: PageRequest) -> Response:
+    # Checked before the stream starts: browsers reconnect to a broken stream forever.
+    await _load(request)
+    names = ("state", "attempts")
+    templates = {f"delivery-{name}": f"settings/delivery_{name}.html" for name in names}
+    return live_fragments(request, templates, _load_details)
+
+
+async def redeliver_one(request: PageRequest) -> Response:
+    delivery_id = _delivery_id(request)
+    owner = await find_organization(request.db, request.organization)
+    await redeliver(request.db, owner, delivery_id)
+    banner = "Redelivery started with the same webhook-id."
+    return request.redirect(f"{PATH}/{delivery_id}", banner=banner)
+
+
+async def redeliver_selected(request: PageRequest) -> Response:
+    """What is possible is redelivered; the banner says why the rest was not."""
+    owner = await find_organization(request.db, request.organization)
+    selected = list(dict.fromkeys(request.form.all("delivery")))[:_PER_PAGE]
+    if not selected:
+        return request.redirect(PATH, banner="Select deliveries first.", tone="warn")
+    problems = []
+    for delivery_id in selected:
+        try:
+            await redeliver(request.db, owner, delivery_id)
+        except Problem as problem:
+            problems.append(_for_page(problem).message)
+    text = f"Redelivering {counted(len(selected) - len(problems), 'delivery', 'deliveries')}."
+    if problems:
+        text += f" {len(problems)} unchanged: {problems[0]}"
+    return request.redirect(PATH, banner=text, tone="warn" if problems else "good")
+
+
+async def redeliver_all_failed(request: PageRequest) -> Response:
+    days = request.form.text("days")
+    if days not in _SPANS:
+        raise Problem("invalid_number", "Choose a period and submit the form again.")
+    since = now_ms() - int(days) * DAY_MS
+    endpoint_id = request.form.optional("endpoint")
+    result = await redeliver_failed(
+        request.db, request.organization_id, since, endpoint_id, limit=_MAX_REDELIVERIES
+    )
+    banner = f"Redelivering {result.count:,} failed deliveries."
+    if result.skipped:
+        banner += (
+            f" {result.skipped:,} were skipped because their webhooks are disabled or removed."
+        )
+    if result.left:
+        banner += f" {result.left:,} remain; submit the form again to redeliver them."
+    return request.redirect(PATH, banner=banner)
+
+
+async def show_one(request: PageRequest, problem: Problem | None = None) -> Response:
+    values = await _load_details(request)
+    shown = problem and _for_page(problem)
+    return await request.render("settings/delivery.html", problem=shown, **values)
+
+
+async def _load(request: PageRequest) -> DeliveryDetail:
+    owner = await find_organization(request.db, request.organization)
+    try:
+        return await get_delivery(request.db, owner, _delivery_id(request))
+    except Problem as error:
+        raise _for_page(error) from None
+
+
+async def _page(request: PageRequest) -> DeliveryPage:
+    before = request.query_param("before")
+    return await list_deliveries(
+        request.db,
+        request.organization_id,
+        _filter(request),
+        limit=_PER_PAGE,
+        before=before if _DELIVERY_ID.fullmatch(before) else None,
+    )
+
+
+async def _load_rows(request: PageRequest) -> dict[str, Any]:
+    page = await _page(request)
+    # All rows of one endpoint have the same URL.
+    shows_url = not request.query_param("endpoint")
+    return {
+        "page": page,
+        "deliveries": page.deliveries,
+        "form": "selected",
+        "shows_url": shows_url,
+        "is_filtered": any(_filters(request).values()),
+    }
+
+
+def _filters(request: PageRequest) -> dict[str, str]:
+    return {name: request.query_param(name) for name in ("status", "endpoint", "job", "days")}
+
+
+def _filter(request: PageRequest) -> DeliveryFilter:
+    status = next((each for each in STATUSES if each == request.query_param("status")), None)
+    days = request.query_param("days")
+    return DeliveryFilter(
+        status=status,
+        job_id=request.query_param("job") or None,
+        endpoint_id=request.query_param("endpoint") or None,
+        since_ms=now_ms() - int(days) * DAY_MS if days in _SPANS else None,
+    )
+
+
+def _delivery_id(request: PageRequest) -> str:
+    delivery_id = request.path_param("id")
+    if not _DELIVERY_ID.fullmatch(delivery_id):
+        raise Problem("delivery_not_found", _NOT_FOUND)
+    return delivery_id
+
+
+def _for_page(problem: Problem) -> Problem:
+    messages = {
+        "delivery_not_found": _NOT_FOUND,
+        "ping_not_redelivered": "A test cannot be redelivered; send a new one instead.",
+        "endpoint_disabled": "The webhook is disabled. Enable it first, then redeliver.",
+        "endpoint_removed": "The webhook was removed, so this cannot be redelivered.",
+    }
+    return Problem(problem.code, messages.get(problem.code, problem.message))
+
+
+async def _load_details(request: PageRequest) -> dict[str, Any]:
+    detail = await _load(request)
+    return {
+        "delivery": detail.delivery,
+        "body": msgspec.json.format(detail.body).decode("utf-8", "replace"),
+        "curl": _as_curl(detail),
+        "attempts": [
+            {"attempt": attempt, "text": attempt.response_body.decode("utf-8", "replace")}
+            for attempt in reversed(detail.attempts)
+        ],
+    }
+
+
+def _as_curl(detail: DeliveryDetail) -> str:
+    """The last request again, with its signature, which receivers accept for some minutes."""
+    headers = detail.attempts[-1].request_headers if detail.attempts else ()
+    kept = [
+        f"{name}: {value}" for name, value in headers if name.lower() not in _HEADERS_OF_CLIENTS
+    ]
+    parts = ["curl", shlex.quote(detail.delivery.url)]
+    parts += [f"--header {shlex.quote(header)}" for header in kept]
+    parts.append(f"--data-raw {shlex.quote(detail.body.decode('utf-8', 'replace'))}")
+    return " \\\n  ".join([" ".join(parts[:2]), *parts[2:]])
+
+
+ROUTES: Routes = [
+    PageRoute("GET", PATH, "member", show_list),
+    PageRoute("GET", f"{PATH}/stream", "member", stream_list),
+    PageRoute("POST", f"{PATH}/redeliver-failed", "member", redeliver_all_failed),
+    PageRoute("POST", f"{PATH}/redeliver-selected", "member", redeliver_selected),
+    PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
+    PageRoute("GET", f"{PATH}/{{id}}/stream", "member", stream_one),
+    PageRoute("POST", f"{PATH}/{{id}}/redeliver", "member", redeliver_one, problem_page=show_one),
+]

@@ -1,0 +1,98 @@
+"""Metrics of the queue and of finished jobs, read from the store at each scrape.
+
+Any API process reports them for all workers, so a worker does not need to be scraped for them.
+"""
+
+import asyncio
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from agentjobs.store.database import Database, Row
+from agentjobs.web.metrics.agents import AgentMetrics
+from agentjobs_runtime.clock import SECOND_MS, elapsed_ms
+
+# Finished jobs are read again for this long, because commits may be late.
+_OVERLAP_MS = 60 * SECOND_MS
+_WAIT_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
+_DURATION_SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 7200)
+
+
+class JobMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge = partial(Gauge, registry=registry)
+        self._waiting = gauge("agentjobs_queue_depth", "Jobs waiting for a worker.")
+        self._oldest = gauge(
+            "agentjobs_queue_oldest_seconds", "Waiting time of the longest-waiting job."
+        )
+        self._active = gauge("agentjobs_jobs_active", "Jobs that a worker has claimed.")
+        self._finished = Counter(
+            "agentjobs_jobs_finished",
+            "Jobs finished since this process started, by outcome.",
+            ("status", "code"),
+            registry=registry,
+        )
+        self._wait = Histogram(
+            "agentjobs_job_wait_seconds",
+            "Time from queued to the start of the agent, for finished jobs.",
+            buckets=_WAIT_SECONDS,
+            registry=registry,
+        )
+        self._duration = Histogram(
+            "agentjobs_job_duration_seconds",
+            "Time from the start of the agent to the outcome.",
+            ("status",),
+            buckets=_DURATION_SECONDS,
+            registry=registry,
+        )
+        self._agents = AgentMetrics(registry)
+        self._lock = asyncio.Lock()
+        self._created_at = elapsed_ms()
+        # By the clock of the database, which the first scrape reads.
+        self._since: int | None = None
+        self._counted: dict[str, int] = {}
+
+    async def refresh(self, db: Database) -> None:
+        # Two concurrent scrapes would count the same jobs twice.
+        async with self._lock:
+            now = await db.clock_ms()
+            await self._read_queue(db, now)
+            await self._read_finished(db, now)
+
+    async def _read_queue(self, db: Database, now: int) -> None:
+        rows = await db.fetch_all(
+            "SELECT COUNT(*) AS waiting, MIN(queued_at) AS oldest,"
+            " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL) AS active"
+            " FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
+        )
+        queue = rows[0]
+        self._waiting.set(queue["waiting"])
+        self._active.set(queue["active"])
+        oldest = queue["oldest"]
+        waited_ms = 0 if oldest is None else max(now - oldest, 0)
+        self._oldest.set(waited_ms / SECOND_MS)
+
+    async def _read_finished(self, db: Database, now: int) -> None:
+        if self._since is None:
+            self._since = now - (elapsed_ms() - self._created_at)
+        rows = await db.fetch_all(
+            "SELECT id, agent, status, error_code, queued_at, started_at, completed_at, usage"
+            " FROM jobs"
+            " WHERE completed_at > :since",
+            since=self._since,
+        )
+        for row in rows:
+            if row["id"] not in self._counted:
+                self._counted[row["id"]] = row["completed_at"]
+                self._count(row)
+        self._since = since = max(self._since, now - _OVERLAP_MS)
+        self._counted = {job: at for job, at in self._counted.items() if at > since}
+
+    def _count(self, row: Row) -> None:
+        self._finished.labels(row["status"], row["error_code"] or "").inc()
+        self._agents.count(row)
+        started_at = row["started_at"]
+        if started_at is not None:
+            self._wait.observe(max(started_at - row["queued_at"], 0) / SECOND_MS)
+            seconds = max(row["completed_at"] - started_at, 0) / SECOND_MS
+            self._duration.labels(row["status"]).observe(seconds)

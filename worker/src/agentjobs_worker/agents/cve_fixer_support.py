@@ -1,0 +1,118 @@
+"""What the service knows of the agent `cve-fixer`: which files it can edit, and where the package
+managers that it runs are installed. Runs none of them.
+"""
+
+import os
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from agentjobs_runtime.agents.definitions import Agent
+from agentjobs_worker.agents import installation
+
+# Read by `cve_fixer/run_tool.py`, which imports nothing of the service.
+TOOLS_VARIABLE = "AGENTJOBS_FIXER_TOOLS"
+
+# What cannot be fixed without each tool, and how to install it.
+_TOOLS: Mapping[str, tuple[str, str]] = {
+    "uv": ("uv.lock files and compiled requirements", "pip install uv"),
+    "poetry": ("poetry.lock files whose registry does not have Poetry", "pipx install poetry"),
+    "node": ("files of npm, pnpm and yarn", "apt install nodejs"),
+    # It also installs pnpm and yarn in the releases that wrote a lock file.
+    "npm": ("files of npm, pnpm and yarn", "apt install npm"),
+    "pnpm": ("pnpm-lock.yaml files whose registry does not have pnpm", "npm install --global pnpm"),
+    "go": ("go.mod files whose new versions require further modules", "apt install golang-go"),
+    "cargo": ("Cargo.lock files", "apt install cargo"),
+}
+TOOL_NAMES = frozenset(_TOOLS)
+
+
+class FixerTools(msgspec.Struct, frozen=True, kw_only=True):
+    """`commands` maps each installed tool to its argv; `missing` says how to install the others."""
+
+    commands: dict[str, tuple[str, ...]]
+    read_only: tuple[Path, ...]
+    missing: dict[str, str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {TOOLS_VARIABLE: msgspec.json.encode(self.commands).decode()}
+
+
+def with_package_managers(agent: Agent) -> Agent:
+    """Add the package managers of this worker to an agent that runs them."""
+    if not agent.uses_package_managers:
+        return agent
+    tools = find_fixer_tools()
+    return msgspec.structs.replace(
+        agent,
+        environment={**agent.environment, **tools.environment},
+        read_only=tuple(_outermost_paths({*agent.read_only, *tools.read_only})),
+    )
+
+
+def find_fixer_tools(path: str | None = None) -> FixerTools:
+    """`path` replaces this process's PATH."""
+    commands: dict[str, tuple[str, ...]] = {}
+    read_only: set[Path] = set()
+    missing: dict[str, str] = {}
+    for name, (purpose, install_with) in _TOOLS.items():
+        try:
+            tool = _find_tool(name, path)
+        # Circular links, an invalid path, or a script without Node.js.
+        except (OSError, RuntimeError, ValueError, installation.NotInstalled) as error:
+            missing[name] = f"`{name}` cannot be used ({error}): {purpose} are not fixed"
+            continue
+        if tool is None:
+            missing[name] = (
+                f"`{name}` is not on this worker's PATH: {purpose} are not fixed until you run "
+                f"`{install_with}`"
+            )
+            continue
+        commands[name] = tool.program
+        read_only.update(tool.read_only)
+    return FixerTools(
+        commands=commands, read_only=tuple(_outermost_paths(read_only)), missing=missing
+    )
+
+
+def _find_tool(name: str, path: str | None) -> installation.Installation | None:
+    beside_python = Path(sys.executable).with_name(name)
+    # The service depends on uv and was tested with the one installed next to it.
+    is_own = name == "uv" and beside_python.is_file()
+    executable = str(beside_python) if is_own else shutil.which(name, path=path)
+    if executable is None:
+        return None
+    program = Path(executable).resolve()
+    if name == "cargo" and program.name == "rustup":
+        program = _cargo_of_rustup(Path(os.environ.get("RUSTUP_HOME") or Path.home() / ".rustup"))
+    if name in ("go", "cargo"):
+        # The standard library and other tools are beside the command.
+        return installation.Installation(
+            path=program, program=(str(program),), read_only=(program.parent.parent,)
+        )
+    if name in ("uv", "node"):
+        return installation.Installation(
+            path=program, program=(str(program),), read_only=(program,)
+        )
+    return installation.inspect_installation(program)
+
+
+def _cargo_of_rustup(home: Path) -> Path:
+    """The cargo of the default toolchain: rustup itself would look for its settings."""
+    try:
+        settings = tomllib.loads((home / "settings.toml").read_text())
+        program = home / "toolchains" / str(settings["default_toolchain"]) / "bin" / "cargo"
+    except KeyError:
+        raise installation.NotInstalled("rustup has no default toolchain") from None
+    if not program.is_file():
+        raise installation.NotInstalled(f"{program} does not exist")
+    return program.resolve()
+
+
+def _outermost_paths(paths: set[Path]) -> Iterator[Path]:
+    return (path for path in sorted(paths) if not paths & set(path.parents))

@@ -1,0 +1,103 @@
+"""Keeps snapshots and images within a number of bytes, shared fairly between organizations."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from agentjobs_runtime.threads import run_in_thread
+from agentjobs_worker.environments.build import BuildTools
+from agentjobs_worker.environments.snapshots import StoredSnapshot
+
+_log = logging.getLogger(__name__)
+
+
+class Item(msgspec.Struct, frozen=True):
+    """`organization_ids` share its size. `name` is a build, an image or an organization."""
+
+    kind: str
+    name: str
+    organization_ids: frozenset[str]
+    size_bytes: int
+    used_at_ns: int
+
+
+def choose_evictions(items: Sequence[Item], max_bytes: int) -> list[Item]:
+    """The least recently used items of organizations that use more than their share.
+
+    Only an organization above its share loses anything, so none can evict what others use. An
+    image that no organization uses, after a crash or an update, counts as theirs.
+    """
+    remaining = sorted(items, key=lambda item: item.used_at_ns)
+    total = sum(item.size_bytes for item in items)
+    evicted = []
+    while remaining and total > max_bytes:
+        used = _used_bytes(remaining)
+        share = max_bytes / max(len(used), 1)
+        above = [name for name, size in used.items() if size > share]
+        item = next(
+            (
+                item
+                for item in remaining
+                if not item.organization_ids or item.organization_ids.intersection(above)
+            ),
+            remaining[0],
+        )
+        remaining.remove(item)
+        evicted.append(item)
+        total -= item.size_bytes
+    return evicted
+
+
+async def trim_cache(tools: BuildTools, max_bytes: int) -> list[str]:
+    """The IDs of the builds whose snapshots were removed. Raises OSError."""
+    stored = {each.snapshot.build_id: each for each in tools.snapshots.all()}
+    items = [
+        *map(_snapshot_item, stored.values()),
+        *(
+            Item("image", image.digest, image.organization_ids, image.size_bytes, image.used_at_ns)
+            for image in await tools.images.images()
+        ),
+        *(
+            Item(
+                "layers",
+                layers.organization_id,
+                frozenset({layers.organization_id}),
+                layers.size_bytes,
+                layers.used_at_ns,
+            )
+            for layers in await tools.images.layers()
+        ),
+    ]
+    removed = []
+    for item in choose_evictions(items, max_bytes):
+        if await _remove(tools, item, stored):
+            _log.info(
+                "removed %s %s from the cache: %d bytes", item.kind, item.name, item.size_bytes
+            )
+            if item.kind == "snapshot":
+                removed.append(item.name)
+    return removed
+
+
+async def _remove(tools: BuildTools, item: Item, stored: dict[str, StoredSnapshot]) -> bool:
+    if item.kind == "snapshot":
+        return await run_in_thread(tools.snapshots.remove, stored[item.name])
+    if item.kind == "image":
+        return await tools.images.remove(item.name)
+    return await tools.images.remove_layers(item.name)
+
+
+def _snapshot_item(stored: StoredSnapshot) -> Item:
+    snapshot = stored.snapshot
+    owner = frozenset({snapshot.organization_id})
+    return Item("snapshot", snapshot.build_id, owner, snapshot.size_bytes, stored.used_at_ns)
+
+
+def _used_bytes(items: Sequence[Item]) -> Counter[str]:
+    used: Counter[str] = Counter()
+    for item in items:
+        for organization_id in item.organization_ids:
+            used[organization_id] += item.size_bytes // len(item.organization_ids)
+    return used

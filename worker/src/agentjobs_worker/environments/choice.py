@@ -1,0 +1,170 @@
+"""Finds the snapshot for a run on this worker, or what the job has to wait for."""
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.environments.images.errors import ImageError
+from agentjobs_runtime.environments.images.model import Image
+from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.protocol.outcomes import EnvironmentFailed, EnvironmentHold
+from agentjobs_worker.environments.images.images import Images
+from agentjobs_worker.environments.snapshots import StoredSnapshot
+from agentjobs_worker.environments.worker_environments import WorkerEnvironments
+from agentjobs_worker.link.environments import Build, build_queries
+from agentjobs_worker.link.queue import BUILD_HOLD_MS, PREFERENCE_MS, hold_key, was_held_for
+from agentjobs_worker.link.store import DATABASE_NOW, Database
+
+_ALIVE_MS = 30_000
+
+
+class EnvironmentNotReady(Exception):
+    """The job waits, and spends no attempt; the message is for its log."""
+
+    is_failure = False
+
+    def __init__(self, message: str, hold: EnvironmentHold) -> None:
+        super().__init__(message)
+        self.hold = hold
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyEnvironment:
+    """`images` by reference. Neither they nor the snapshot are removed while the run lasts."""
+
+    build: Build
+    stored: StoredSnapshot
+    images: Mapping[str, Image]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EnvironmentChoice:
+    """For one job of a repository."""
+
+    db: Database
+    environments: WorkerEnvironments
+    organization_id: str
+    repo_id: str
+    # Of the job: a build that failed before does not fail it.
+    created_at: int
+
+    async def find_ready(
+        self, request: EnvironmentRequest, held: contextlib.ExitStack
+    ) -> ReadyEnvironment | None:
+        """A snapshot of exactly this environment."""
+        location = self.environments.location
+        found = await build_queries.find_ready(self.db, self.repo_id, request.request_key, location)
+        return self._borrow_first(found, held)
+
+    async def find_similar(
+        self, request: EnvironmentRequest, held: contextlib.ExitStack
+    ) -> ReadyEnvironment | None:
+        """For a commit that is not trusted: the best snapshot of a trusted one."""
+        best = await build_queries.find_best(
+            self.db, self.repo_id, request, self.environments.location
+        )
+        return None if best is None else self._borrow_first([best], held)
+
+    async def check_waiting(self, request: EnvironmentRequest) -> None:
+        """Raises EnvironmentNotReady if somebody builds the environment or has it, and
+        EnvironmentFailed if it could not be built."""
+        failure = await build_queries.find_failure(
+            self.db, self.repo_id, request.request_key, self.created_at
+        )
+        if failure is not None:
+            raise EnvironmentFailed(
+                f"{failure.error}\nThe whole log: `agentjobs repos environment log {failure.id}`"
+            )
+        if self.environments.is_building(self.repo_id, request.request_key):
+            raise self.building(request)
+        if await self._is_building_elsewhere(request):
+            raise self.building(request)
+        if (location := await self._location_that_has(request)) is not None:
+            key = hold_key(self.repo_id, request.request_key)
+            raise EnvironmentNotReady(
+                "another worker has the environment of this job",
+                EnvironmentHold(key, self.repo_id, location, PREFERENCE_MS),
+            )
+
+    def building(
+        self, request: EnvironmentRequest, *, is_started: bool = True
+    ) -> EnvironmentNotReady:
+        """Not started if too many builds of the organization wait already."""
+        key = hold_key(self.repo_id, request.request_key)
+        request_key = request.request_key if is_started else None
+        return EnvironmentNotReady(
+            "the environment is being built, and the job waits for it",
+            EnvironmentHold(key, self.repo_id, None, BUILD_HOLD_MS, request_key),
+        )
+
+    def _borrow_first(
+        self, found: list[Build], held: contextlib.ExitStack
+    ) -> ReadyEnvironment | None:
+        for build in found:
+            with contextlib.ExitStack() as stack:
+                ready = self._borrow(build, stack)
+                if ready is not None:
+                    held.enter_context(stack.pop_all())
+                    return ready
+        return None
+
+    def _borrow(self, build: Build, stack: contextlib.ExitStack) -> ReadyEnvironment | None:
+        """None if the snapshot or one of its images was removed meanwhile."""
+        tools = self.environments.tools
+        stored = stack.enter_context(tools.snapshots.borrow(self.repo_id, build.id))
+        if stored is None:
+            return None
+        images = hold_images(tools.images, self.organization_id, stored.snapshot.images, stack)
+        if images is None:
+            return None
+        return ReadyEnvironment(build=build, stored=stored, images=images)
+
+    async def _is_building_elsewhere(self, request: EnvironmentRequest) -> bool:
+        row = await self.db.fetch_one(
+            "SELECT 1 FROM environment_builds WHERE repo_id = :repo_id"
+            " AND request_key = :request_key AND state = 'building'"
+            f" AND location <> :location AND lease_until > {DATABASE_NOW}",
+            repo_id=self.repo_id,
+            request_key=request.request_key,
+            location=self.environments.location,
+            now=now_ms(),
+        )
+        return row is not None
+
+    async def _location_that_has(self, request: EnvironmentRequest) -> str | None:
+        """Of a running worker that this job was not left to before."""
+        found = await build_queries.find_ready(self.db, self.repo_id, request.request_key)
+        key = hold_key(self.repo_id, request.request_key)
+        for location in {build.location for build in found} - {self.environments.location}:
+            if location is not None and await self._is_alive(location):
+                if await was_held_for(self.db, key, location):
+                    return None
+                return location
+        return None
+
+    async def _is_alive(self, location: str) -> bool:
+        row = await self.db.fetch_one(
+            "SELECT 1 FROM workers WHERE location = :location AND drain_requested_at IS NULL"
+            f" AND heartbeat_at > {DATABASE_NOW} - {_ALIVE_MS}",
+            location=location,
+            now=now_ms(),
+        )
+        return row is not None
+
+
+def hold_images(
+    images: Images, organization_id: str, digests: Mapping[str, str], stack: contextlib.ExitStack
+) -> dict[str, Image] | None:
+    """None if one of them is not here."""
+    held = {}
+    for reference, digest in digests.items():
+        try:
+            stack.enter_context(images.hold(digest))
+        except ImageError:
+            return None
+        image = images.find(organization_id, digest)
+        if image is None:
+            return None
+        held[reference] = image
+    return held

@@ -1,0 +1,27 @@
+"""Environments of repositories: what they are, their builds and secrets.
+
+This module is one of those through which the worker reaches the service: the protocol between both
+replaces them.
+"""
+
+from agentjobs.environments import build_queries, builds
+from agentjobs.environments.build_queries import Build
+from agentjobs.environments.builds import MAX_LOG_CHARACTERS, TOPIC, Finished, NewBuild
+from agentjobs.environments.secrets import open_proxy_secrets, open_registry_credentials
+from agentjobs.jobs.environments.access import load_setup_access
+from agentjobs.jobs.environments.request import RequestedEnvironment, load_request
+
+__all__ = [
+    "MAX_LOG_CHARACTERS",
+    "TOPIC",
+    "Build",
+    "Finished",
+    "NewBuild",
+    "RequestedEnvironment",
+    "build_queries",
+    "builds",
+    "load_request",
+    "load_setup_access",
+    "open_proxy_secrets",
+    "open_registry_credentials",
+]

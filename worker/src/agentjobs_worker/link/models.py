@@ -1,0 +1,12 @@
+"""The model gateway, its prices and its ledger.
+
+This module is one of those through which the worker reaches the service: the protocol between both
+replaces them.
+"""
+
+from agentjobs.gateway.gateway import TOKEN_PREFIX, Gateway
+from agentjobs.gateway.ledger import Account, Ledger
+from agentjobs.gateway.prices import Prices
+from agentjobs.organizations.secrets import open_secret
+
+__all__ = ["TOKEN_PREFIX", "Account", "Gateway", "Ledger", "Prices", "open_secret"]

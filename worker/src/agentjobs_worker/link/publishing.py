@@ -1,0 +1,85 @@
+"""What the service does before an agent starts, and with its finished work.
+
+This module is one of those through which the worker reaches the service: the protocol between both
+replaces them.
+"""
+
+from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
+from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
+from agentjobs.publishing.attribution import Attribution, load_attribution
+from agentjobs.publishing.context import FinishedWork, ServiceRun, ServiceTools
+from agentjobs.publishing.cve_fix.cve_fix import plan_cve_fix
+from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
+from agentjobs.publishing.hosted_repo import (
+    HostedRepo,
+    fetch_base_commit,
+    open_repo,
+    outage_of,
+    sync_soon,
+)
+from agentjobs.publishing.kept_work import (
+    keep_finished_work,
+    publish_or_keep,
+    publishing_outage,
+    restore_kept_work,
+    warn_of_lost_work,
+)
+from agentjobs.publishing.phases import RunPhases
+from agentjobs.publishing.platform_signing import sign_by_platform
+from agentjobs.publishing.previous_pull import load_previous_pull
+from agentjobs.publishing.pull_request import PullOptions, open_pull_request
+from agentjobs.publishing.pull_text import PullText, commit_message, pull_text, read_pull_text
+from agentjobs.publishing.push import push_commit
+from agentjobs.publishing.retry import retry_within_lease
+from agentjobs.publishing.ticket import find_ticket, find_ticket_again, link_ticket, ticket_details
+from agentjobs.pulls.finished_branches import CLOSED_DELAY_MS, record_finished_branch
+from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
+from agentjobs.tickets.resolve import FoundTicket
+
+__all__ = [
+    "CLOSED_DELAY_MS",
+    "JOB_CREDENTIAL_PREFIX",
+    "Attribution",
+    "FinishedWork",
+    "Forge",
+    "ForgeError",
+    "FoundTicket",
+    "HostedRepo",
+    "PullOptions",
+    "PullText",
+    "PushedWork",
+    "RepoAddress",
+    "RunPhases",
+    "ServiceRun",
+    "ServiceTools",
+    "TicketNotFound",
+    "TrackerUnavailable",
+    "commit_message",
+    "fetch_base_commit",
+    "find_merged_pull",
+    "find_pushed_work",
+    "find_ticket",
+    "find_ticket_again",
+    "keep_finished_work",
+    "link_ticket",
+    "load_attribution",
+    "load_previous_pull",
+    "new_token",
+    "open_pull_request",
+    "open_repo",
+    "outage_of",
+    "plan_cve_fix",
+    "publish_or_keep",
+    "publishing_outage",
+    "pull_text",
+    "push_commit",
+    "read_pull_text",
+    "record_finished_branch",
+    "restore_kept_work",
+    "retry_within_lease",
+    "sign_by_platform",
+    "sync_soon",
+    "ticket_details",
+    "token_hash",
+    "warn_of_lost_work",
+]

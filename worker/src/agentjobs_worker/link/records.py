@@ -1,0 +1,21 @@
+"""Results, usage, checks and steps of a run.
+
+This module is one of those through which the worker reaches the service: the protocol between both
+replaces them.
+"""
+
+from agentjobs.jobs.results.artifacts import store_artifacts
+from agentjobs.jobs.results.diffs import store_diff
+from agentjobs.jobs.results.removal import remove_results
+from agentjobs.jobs.run_records import record_environment, record_verification, usage_writer
+from agentjobs.jobs.steps.model_calls import model_step
+
+__all__ = [
+    "model_step",
+    "record_environment",
+    "record_verification",
+    "remove_results",
+    "store_artifacts",
+    "store_diff",
+    "usage_writer",
+]

@@ -1,0 +1,29 @@
+"""Checks regularly whether this worker can use its cluster. Its heartbeat stores the result."""
+
+import logging
+
+from agentjobs_runtime.loop import PeriodicLoop
+from agentjobs_worker.link.queue import WorkerInfo
+from agentjobs_worker.sandbox.clusters import ClusterSandbox
+from agentjobs_worker.sandbox.protocol import SandboxError
+
+_log = logging.getLogger(__name__)
+_INTERVAL_SECONDS = 5.0
+
+
+def cluster_loop(sandbox: ClusterSandbox, worker: WorkerInfo) -> PeriodicLoop:
+    return PeriodicLoop("cluster", _INTERVAL_SECONDS, lambda: check_cluster(sandbox, worker))
+
+
+async def check_cluster(sandbox: ClusterSandbox, worker: WorkerInfo) -> None:
+    """A job that is claimed meanwhile would only wait, where another worker may run it."""
+    try:
+        await sandbox.probe()
+    except SandboxError as error:
+        if not worker.sandbox_problem:
+            _log.error("this worker starts no jobs: %s", error)
+        worker.sandbox_problem = str(error)
+        return
+    if worker.sandbox_problem:
+        _log.info("this worker starts jobs again: the cluster answers")
+    worker.sandbox_problem = ""

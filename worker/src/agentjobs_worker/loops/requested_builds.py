@@ -1,0 +1,199 @@
+"""Builds that no job waits for: on request, after a push, and when an image has changed."""
+
+import asyncio
+import dataclasses
+from functools import partial
+
+from agentjobs_runtime.environments.images.errors import ImageError
+from agentjobs_runtime.environments.setup_access import SetupAccess
+from agentjobs_runtime.fair_slots import FairTurns
+from agentjobs_runtime.git.process import GitError
+from agentjobs_runtime.mirrors.errors import BaseBranchMissing, RepoUnavailable
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_runtime.settings import Settings
+from agentjobs_worker.environments.build import BuildTask
+from agentjobs_worker.environments.holding import build_hooks
+from agentjobs_worker.environments.worker_environments import WorkerEnvironments
+from agentjobs_worker.link.configuration import ConfigurationError
+from agentjobs_worker.link.environments import (
+    Build,
+    Finished,
+    NewBuild,
+    RequestedEnvironment,
+    build_queries,
+    builds,
+    load_request,
+    load_setup_access,
+)
+from agentjobs_worker.link.publishing import (
+    JOB_CREDENTIAL_PREFIX,
+    Forge,
+    ForgeError,
+    RepoAddress,
+    new_token,
+    token_hash,
+)
+from agentjobs_worker.link.store import Database, Row
+from agentjobs_worker.run.context import JobTools
+
+# A repository whose environment no job has used since is not built again after a push.
+RECENT_MS = 14 * 86_400_000
+_FAILURES = (
+    *(EnvironmentFailed, ConfigurationError, ImageError),
+    *(BaseBranchMissing, RepoUnavailable, GitError, ForgeError, Problem),
+)
+_RECENTLY_USED = """
+SELECT r.id, r.organization_id, r.default_branch, r.head_commit FROM repos r
+WHERE r.disconnected_at IS NULL AND r.head_commit <> '' AND r.id IN (
+  SELECT b.repo_id FROM environment_builds b WHERE b.location = :location AND b.state = 'ready'
+  AND COALESCE(b.used_at, b.finished_at) > :since)
+AND NOT EXISTS (
+  SELECT 1 FROM environment_builds b WHERE b.repo_id = r.id AND b.location = :location
+  AND b.state IN ('queued', 'building', 'ready') AND b.commit_id IN ('', r.head_commit))
+"""
+
+
+@dataclasses.dataclass(slots=True)
+class RequestedBuilds:
+    """Of one worker, for several loops."""
+
+    tools: JobTools
+    environments: WorkerEnvironments
+    _turns: FairTurns = dataclasses.field(default_factory=FairTurns)
+    # The heads of default branches that need no new build.
+    _checked: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    async def run_next(self) -> bool:
+        """False if none was requested, or only by organizations whose turn it is not."""
+        credential = new_token(JOB_CREDENTIAL_PREFIX)
+        claim = partial(
+            builds.claim_requested, self._db, self.environments.location, token_hash(credential)
+        )
+        async with self._turns.take(claim) as build:
+            if build is not None:
+                await self._run(build, credential)
+        return build is not None
+
+    async def _run(self, build: Build, credential: str) -> None:
+        try:
+            building = await self._start(build, credential)
+        except _FAILURES as error:
+            if build.reason == "request":
+                await builds.finish_build(self._db, build.id, Finished(error=str(error)))
+            else:
+                # Nobody asked for it, and the next job tells what is wrong.
+                await builds.abandon_build(self._db, build.id)
+            return
+        if building is not None:
+            # It goes on if this loop ends.
+            await asyncio.wait([building])
+
+    async def request_after_pushes(self) -> None:
+        """Once for each new head of a default branch whose environment is in use."""
+        since = await self._db.clock_ms() - RECENT_MS
+        rows = await self._db.fetch_all(
+            _RECENTLY_USED, location=self.environments.location, since=since
+        )
+        for row in rows:
+            if self._checked.get(row["id"]) != row["head_commit"]:
+                self._checked[row["id"]] = row["head_commit"]
+                await self._db.transact(
+                    builds.request_build,
+                    NewBuild(
+                        organization_id=row["organization_id"],
+                        repo_id=row["id"],
+                        reason="push",
+                        branch=row["default_branch"],
+                        location=self.environments.location,
+                    ),
+                )
+
+    async def _start(self, build: Build, credential: str) -> asyncio.Task[None] | None:
+        """None if there is nothing to build."""
+        repo = await self._repo(build.repo_id)
+        commit = await self._fetch(repo, credential)
+        requested = await self._request(repo, commit)
+        request = requested.request
+        if not request.needs_build:
+            raise EnvironmentFailed(
+                "The repository defines neither an image nor a setup: there is nothing to build."
+            )
+        access = await load_setup_access(
+            self._db, self.tools.service.keys, self._settings, build.organization_id, build.repo_id
+        )
+        if self.environments.is_building(
+            build.repo_id, request.request_key
+        ) or await self._is_current(build, requested, access):
+            await builds.abandon_build(self._db, build.id)
+            return None
+        await builds.describe_build(self._db, build.id, commit, request)
+        task = BuildTask(
+            build_id=build.id,
+            organization_id=build.organization_id,
+            repo_id=build.repo_id,
+            commit=commit,
+            request=request,
+            access=access,
+        )
+        hooks = build_hooks(self._db, build.repo_id, request, self.environments.location)
+        return self.environments.start_build(task, hooks)
+
+    async def _repo(self, repo_id: str) -> Row:
+        row = await self._db.fetch_one(
+            "SELECT r.id, r.full_name, r.platform, r.connection_id, r.external_id,"
+            " r.default_branch, r.head_commit, o.name AS organization"
+            " FROM repos r JOIN organizations o ON o.id = r.organization_id"
+            " WHERE r.id = :id AND r.disconnected_at IS NULL",
+            id=repo_id,
+        )
+        if row is None:
+            raise EnvironmentFailed("The repository is disconnected.")
+        return row
+
+    async def _fetch(self, repo: Row, credential: str) -> str:
+        address = RepoAddress(
+            repo["organization"], repo["full_name"], repo["id"], repo["external_id"] or ""
+        )
+        forge: Forge | None
+        if repo["connection_id"] is None:
+            forge = self.tools.service.forges.get(repo["platform"])
+        else:
+            forge = await self.tools.service.platforms.adapter_for(repo["connection_id"])
+        if forge is None:
+            raise EnvironmentFailed("The repository is disconnected.")
+        async with forge.open_remote(address, credential) as remote:
+            return await self.tools.mirrors.fetch_commit(
+                repo["id"], remote, branch=repo["default_branch"], known_head=repo["head_commit"]
+            )
+
+    async def _request(self, repo: Row, commit: str) -> RequestedEnvironment:
+        mirror = self.tools.mirrors.path(repo["id"])
+        summary = await self.tools.commit_summaries.load(mirror, repo["id"], commit)
+        configuration = summary.parse_configuration()
+        return await load_request(self._db, repo["id"], mirror, commit, summary, configuration)
+
+    async def _is_current(
+        self, build: Build, requested: RequestedEnvironment, access: SetupAccess
+    ) -> bool:
+        """Whether a snapshot here has the images that the registries have now."""
+        location = self.environments.location
+        request, images = requested.request, self.environments.tools.images
+        ready = await build_queries.find_ready(
+            self._db, build.repo_id, request.request_key, location
+        )
+        if not ready:
+            return False
+        digests = {
+            reference: await images.resolve(build.organization_id, reference, access.registries)
+            for reference in request.images
+        }
+        return ready[0].key == request.key(digests)
+
+    @property
+    def _db(self) -> Database:
+        return self.tools.context.db
+
+    @property
+    def _settings(self) -> Settings:
+        return self.tools.context.settings

@@ -1,0 +1,40 @@
+"""Commits what the agent changed, in the mirror only."""
+
+from agentjobs_runtime.git.signing import sign_commit
+from agentjobs_runtime.protocol.outcomes import JobFailed
+from agentjobs_runtime.repo_files.patterns import parse_patterns
+from agentjobs_runtime.tracing.spans import traced
+from agentjobs_worker.link.publishing import Attribution, PullText, PushedWork, commit_message
+from agentjobs_worker.run.context import RunContext
+from agentjobs_worker.run.plan import RunPlan
+from agentjobs_worker.workspace import commit as workspace_commit
+from agentjobs_worker.workspace.change_checks import Protection, check_commit
+from agentjobs_worker.workspace.checkout import Checkout
+
+
+@traced("commit")
+async def commit_changes(
+    run: RunContext, plan: RunPlan, checkout: Checkout, text: PullText, attribution: Attribution
+) -> str:
+    """Raises UnsafeChange for changes that the service does not propose."""
+    commit = await workspace_commit.commit_changes(
+        run.mirror,
+        checkout,
+        commit_message(run.job, text, attribution.co_author),
+        author=attribution.author,
+        committer=attribution.committer,
+        protected=plan.protected_paths,
+        lifted=run.job.lifted_paths,
+        executed=plan.setup_scripts,
+    )
+    if commit is None:
+        raise JobFailed("no_changes", "The agent finished without proposing a change.")
+    key = attribution.signing_key
+    return commit if key is None else await sign_commit(run.mirror, commit, key)
+
+
+async def check_kept_commit(run: RunContext, plan: RunPlan, work: PushedWork) -> None:
+    """Raises UnsafeChange; an admin may also have protected more paths since it was kept."""
+    patterns = (plan.protected_paths, run.job.lifted_paths, plan.setup_scripts)
+    protection = Protection(*map(parse_patterns, patterns))
+    await check_commit(run.mirror, work.base, work.commit, protection)

@@ -1,0 +1,280 @@
+"""One run of one job, from the base commit to the pull request or report. Steps are beside it."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from agentjobs_runtime.agents.definitions import Agent
+from agentjobs_runtime.agents.report import read_report
+from agentjobs_runtime.protocol.outcomes import Completed, JobFailed, Kept, Outcome, Reported
+from agentjobs_runtime.protocol.verification import Verification
+from agentjobs_runtime.threads import run_in_thread
+from agentjobs_runtime.tracing.spans import traced_entry
+from agentjobs_worker.link.configuration import CommitSummary, Configuration
+from agentjobs_worker.link.environments import load_request
+from agentjobs_worker.link.publishing import (
+    FinishedWork,
+    FoundTicket,
+    HostedRepo,
+    PullText,
+    PushedWork,
+    fetch_base_commit,
+    find_merged_pull,
+    find_pushed_work,
+    find_ticket,
+    find_ticket_again,
+    link_ticket,
+    load_attribution,
+    load_previous_pull,
+    open_pull_request,
+    open_repo,
+    plan_cve_fix,
+    publish_or_keep,
+    pull_text,
+    push_commit,
+    read_pull_text,
+    restore_kept_work,
+    sign_by_platform,
+    ticket_details,
+)
+from agentjobs_worker.link.queue import start_job
+from agentjobs_worker.run.active_environment import ActiveEnvironment, open_environment
+from agentjobs_worker.run.agent import run_agent
+from agentjobs_worker.run.checks import run_checks
+from agentjobs_worker.run.commit import check_kept_commit, commit_changes
+from agentjobs_worker.run.context import RunContext
+from agentjobs_worker.run.environment import RunEnvironment, choose_environment
+from agentjobs_worker.run.failures import outcome_of
+from agentjobs_worker.run.host_exhaustion import retry_while_exhausted
+from agentjobs_worker.run.plan import RunPlan, plan_run
+from agentjobs_worker.run.prompt import prepare_task
+from agentjobs_worker.run.report import read_job_report, warn_of_pull_options
+from agentjobs_worker.run.results import (
+    collect_artifacts,
+    store_results,
+    store_results_at_end,
+)
+from agentjobs_worker.sandbox.protocol import SandboxLost
+from agentjobs_worker.workspace.checkout import Checkout
+
+_log = logging.getLogger(__name__)
+
+
+async def run_job(run: RunContext) -> Outcome:
+    """Run the job and return how it ended; only a cancellation is raised."""
+    try:
+        async with run.phases.store_in_background(run.db):
+            return await _run(run)
+    except Exception as error:  # noqa: BLE001 - whatever went wrong, the job must end
+        if run.report is not None:
+            # The agent's work is done, whatever failed after it.
+            _log.warning("a run failed after its report was written", exc_info=error)
+            return run.report
+        await store_results_at_end(run, error)
+        return await outcome_of(error, run)
+
+
+async def _run(run: RunContext) -> Completed | Reported | Kept:
+    agent = _agent(run)
+    repo = await open_repo(run.service)
+    if run.job.kept_at is not None:
+        return await _publish_kept_work(run, repo, agent)
+    await repo.check_outage()
+    base = await fetch_base_commit(run.service, repo)
+    # Until the push, the mirror is the only place that has the commits.
+    with run.tools.mirrors.in_use(run.job.repo_id):
+        summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, base)
+        configuration = await _configuration(run, summary)
+        plan = plan_run(run.job, agent, configuration)
+        if (pushed := await find_pushed_work(run.service, repo, base)) is not None:
+            return await _adopt(run, repo, plan, pushed)
+        if (merged := await find_merged_pull(run.service, repo, base)) is not None:
+            await repo.end_outage()
+            await _start(run, base)
+            return merged
+        requested = await load_request(
+            run.db, run.job.repo_id, run.mirror, base, summary, configuration
+        )
+        plan = plan.protect_scripts(requested.request.definition.setup)
+        choice = choose_environment(run, plan, base, requested)
+        async with traced_entry("environment", choice) as environment:
+            _check_adopted(run, environment)
+            work = _report if agent.result == "report" else _propose
+            return await work(run, repo, plan, base, summary, environment)
+
+
+async def _propose(
+    run: RunContext,
+    repo: HostedRepo,
+    plan: RunPlan,
+    base: str,
+    summary: CommitSummary,
+    environment: RunEnvironment,
+) -> Completed | Kept:
+    ticket = await find_ticket(run.service, repo)
+    fix = await plan_cve_fix(run.service, repo, base)
+    plan = msgspec.structs.replace(plan, network=fix.narrow(plan.network))
+    previous = await load_previous_pull(run.db, repo.forge, repo.address, run.job)
+    attribution = await load_attribution(run.service)
+    await repo.end_outage()
+    opening = _open_checkout(run, plan, base, environment)
+    async with traced_entry("checkout", opening) as (checkout, active):
+        task = prepare_task(run, plan, checkout, summary, ticket, previous, fix.job_file_entries)
+        async with collect_artifacts(run, task.run_dir):
+            await run_agent(run, plan, checkout, active, task)
+        report = await run_in_thread(read_report, task.run_dir)
+        text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
+        text = text.redact(run.log)
+        # The checks come after the commit: what they leave in the tree is not proposed.
+        commit = await retry_while_exhausted(
+            lambda: commit_changes(run, plan, checkout, text, attribution), run.log.note
+        )
+        run.change = FinishedWork(base, commit)
+        await fix.verify(commit)
+        verification = await retry_while_exhausted(
+            lambda: run_checks(run, plan, checkout, active), run.log.note
+        )
+    run.finished_work = work = FinishedWork(base, commit)
+
+    async def publish() -> Completed:
+        await store_results(run)
+        # The agent may have run for hours: read the connection's credential again.
+        repo = await open_repo(run.service)
+        pushed = PushedWork(base, commit)
+        return await _publish(run, repo, plan, pushed, text, verification, ticket)
+
+    return await publish_or_keep(run.service, work, publish)
+
+
+async def _report(
+    run: RunContext,
+    repo: HostedRepo,
+    plan: RunPlan,
+    base: str,
+    summary: CommitSummary,
+    environment: RunEnvironment,
+) -> Reported:
+    """The tree is discarded: nothing is committed, pushed or opened."""
+    ticket = await find_ticket(run.service, repo)
+    await warn_of_pull_options(run, plan)
+    await repo.end_outage()
+    opening = _open_checkout(run, plan, base, environment)
+    async with traced_entry("checkout", opening) as (checkout, active):
+        task = prepare_task(run, plan, checkout, summary, ticket, None, {})
+        async with collect_artifacts(run, task.run_dir):
+            await run_agent(run, plan, checkout, active, task)
+            run.report = await read_job_report(run, plan.agent, task.run_dir)
+    await store_results_at_end(run)
+    return run.report
+
+
+@contextlib.asynccontextmanager
+async def _open_checkout(
+    run: RunContext, plan: RunPlan, base: str, environment: RunEnvironment
+) -> AsyncIterator[tuple[Checkout, ActiveEnvironment]]:
+    async with (
+        run.tools.spare_sandboxes.borrow(run.slot) as directory,
+        run.tools.workspaces.checkout(
+            run.job.repo_id,
+            base,
+            owner_uid=run.tools.sandbox.owner_uid(run.slot),
+            organization_id=run.job.organization_id,
+            into=directory,
+            is_reusable=not environment.has_layers,
+        ) as checkout,
+        open_environment(run, plan, environment, checkout) as active,
+    ):
+        yield checkout, active
+
+
+async def _publish(
+    run: RunContext,
+    repo: HostedRepo,
+    plan: RunPlan,
+    work: PushedWork,
+    text: PullText,
+    verification: Verification | None,
+    ticket: FoundTicket | None,
+) -> Completed:
+    run.phases.begin("push")
+    work = await sign_by_platform(run.service, repo, work)
+    await push_commit(run.service, repo, work.commit, work.base)
+    run.pushed_commit = work.commit
+    pull = await open_pull_request(run.service, repo, plan.pull_options, work, text, verification)
+    await link_ticket(run.service, ticket, pull, text.title)
+    return pull
+
+
+async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) -> Completed:
+    """Publish the work that an earlier attempt kept, without running the agent."""
+    work = await restore_kept_work(run.service, repo)
+    with run.tools.mirrors.in_use(run.job.repo_id):
+        summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, work.base)
+        configuration = await _configuration(run, summary)
+        requested = await load_request(
+            run.db, run.job.repo_id, run.mirror, work.base, summary, configuration
+        )
+        plan = plan_run(run.job, agent, configuration)
+        plan = plan.protect_scripts(requested.request.definition.setup)
+        await check_kept_commit(run, plan, work)
+        run.change = FinishedWork(work.base, work.commit)
+        await store_results(run)
+        if (merged := await find_merged_pull(run.service, repo, work.base)) is not None:
+            await repo.end_outage()
+            return merged
+        text = await read_pull_text(run.mirror, work.commit)
+        ticket = await find_ticket_again(run.service, repo)
+        pull = await _publish(run, repo, plan, work, text, run.job.verification, ticket)
+        await repo.end_outage()
+        return pull
+
+
+def _check_adopted(run: RunContext, environment: RunEnvironment) -> None:
+    """What the agent uses besides its own sandbox ended with the worker that started it."""
+    definition = environment.definition
+    if run.job.is_adopted and (definition.services or definition.start or environment.runs_setup):
+        raise SandboxLost("the services of its environment ended with the worker that started it")
+
+
+async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: PushedWork) -> Completed:
+    """Open the pull request of what an earlier attempt pushed, without running the agent again."""
+    await _start(run, pushed.base)
+    run.log.note(f"adopted {run.job.branch}, already pushed at {pushed.commit[:12]}")
+    ticket = await find_ticket_again(run.service, repo)
+    await repo.fetch(run.job.branch, pushed.commit)
+    run.change = FinishedWork(pushed.base, pushed.commit)
+    await store_results(run)
+    text = await read_pull_text(run.mirror, pushed.commit)
+    run.pushed_commit = pushed.commit
+    pull = await open_pull_request(
+        run.service, repo, plan.pull_options, pushed, text, run.job.verification
+    )
+    await repo.end_outage()
+    await link_ticket(run.service, ticket, pull, text.title)
+    return pull
+
+
+async def _start(run: RunContext, base: str) -> None:
+    """Of a run whose agent has nothing to do."""
+    await start_job(run.db, run.job, base, phases=run.phases.encode())
+
+
+def _agent(run: RunContext) -> Agent:
+    agent = run.tools.context.catalog.get(run.job.agent)
+    if agent is None:
+        message = f"The agent {run.job.agent!r} no longer exists."
+        raise JobFailed("invalid_configuration", message)
+    return agent
+
+
+async def _configuration(run: RunContext, summary: CommitSummary) -> Configuration:
+    if summary.configuration is None:
+        configuration = summary.parse_configuration()
+    else:
+        # A file of the allowed size can take a tenth of a second.
+        configuration = await asyncio.to_thread(summary.parse_configuration)
+    await run.warn(*configuration.warnings)
+    return configuration

@@ -1,0 +1,225 @@
+"""Enforces the limits of one running sandbox and serves its ports.
+
+Starts when the sandbox is ready and the agent has not started; ends when all processes are dead.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from subprocess import Popen
+
+from agentjobs_runtime.sandboxes.limits import OOM_SCORE
+from agentjobs_worker.sandbox.cgroup import Cgroup, Cgroups
+from agentjobs_worker.sandbox.child import wait_despite_cancellation
+from agentjobs_worker.sandbox.deleted_files import DeletedFiles
+from agentjobs_worker.sandbox.disk import DiskUsage, SharedDisk, writable_directories
+from agentjobs_worker.sandbox.mounts import scratch_directories
+from agentjobs_worker.sandbox.ports import SandboxPorts
+from agentjobs_worker.sandbox.priority import lower_priority, restore_priority
+from agentjobs_worker.sandbox.protocol import SandboxError, SandboxTask
+from agentjobs_worker.sandbox.relay_process import RelayProcess, enter_sandbox
+from agentjobs_worker.sandbox.usage import ProcessUsage
+from agentjobs_worker.sandbox.watchdog import Gauge, Watchdog
+
+
+class SharedResources:
+    """What all sandboxes of this service share: threads for gauges, and cgroups if delegated."""
+
+    def __init__(
+        self,
+        cgroups: Cgroups | None = None,
+        disk_floor_bytes: int = 0,
+        uid_base: int | None = None,
+    ) -> None:
+        self.cgroups = cgroups
+        self.uid_base = uid_base
+        self.disk = SharedDisk(disk_floor_bytes)
+        self.limits_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-limits")
+        # The kernel kills a sandbox when the thread that started it ends, so this one stays.
+        self.spawn_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-spawn")
+        # Separate, so that measuring a large tree does not delay measuring memory.
+        self.disk_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
+
+
+class Supervision:
+    """`exceeded` is the limit for which `kill` was called, as text."""
+
+    def __init__(
+        self, task: SandboxTask, shared: SharedResources, kill: Callable[[], None]
+    ) -> None:
+        self.exceeded: str | None = None
+        self._task = task
+        self._shared = shared
+        self._kill = kill
+        self._cgroup: Cgroup | None = None
+        self._is_outside_cgroup = False
+        self._watchdogs: list[Watchdog] = []
+        self._ports: SandboxPorts | None = None
+        self._is_spawned = False
+
+    @property
+    def needs_time(self) -> bool:
+        """Whether `finish_setup` has anything to do."""
+        has_network = self._ports is not None or self._task.on_running is not None
+        return has_network or self._is_outside_cgroup
+
+    def attach(self, task: SandboxTask) -> None:
+        """The sandbox is for this task, whose limits and directories are those it was created with.
+
+        Raises SandboxError.
+        """
+        self._task = task
+        self._ports = SandboxPorts(task.ports) if task.ports else None
+        if self._is_spawned:
+            self._start_ports()
+
+    def spawn(self, start: Callable[[], Popen[bytes]]) -> asyncio.Future[Popen[bytes]]:
+        """Start bwrap in a thread, which takes milliseconds. Raises OSError and SandboxError."""
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._shared.spawn_executor, self._spawn, start)
+
+    def prepare(self, pid: int) -> None:
+        """Runs while bwrap creates the sandbox, so it must not fail.
+
+        `SandboxPorts.open` retries a failed start and reports the error, and `finish_setup` moves
+        what the early move missed.
+        """
+        self._is_spawned = True
+        if self._cgroup is not None and not self._cgroup.contains([pid]):
+            self._shared.limits_executor.submit(self._cgroup.add, [pid])
+        self._start_ports()
+
+    def enclose(self, init_pid: int) -> None:
+        """The sandbox is ready. Later processes inherit what is set here."""
+        pids = [init_pid, *_children(init_pid)]
+        if self._cgroup is not None:
+            self._is_outside_cgroup = not self._cgroup.contains(pids[1:])
+        lower_priority(pids)
+        if os.geteuid() == 0:
+            _prefer_for_oom_kill(pids[1:])
+
+    def start(self, init_pid: int) -> None:
+        """Watch the limits from now on. Raises SandboxError."""
+        limits = self._task.limits
+        has_cgroup = self._shared.cgroups is not None
+        try:
+            if limits.workspace_bytes or self._shared.disk.critical_bytes:
+                self._watch_disk(init_pid)
+            if (limits.memory_bytes or limits.cpu_seconds) and not has_cgroup:
+                usage = ProcessUsage(limits, init_pid, scratch_directories(self._task))
+                self._watch(usage, self._shared.limits_executor)
+        except OSError as error:
+            raise _unenforceable(error) from error
+        if self._cgroup is not None:
+            self._watch(self._cgroup, self._shared.limits_executor)
+
+    async def finish_setup(self, init_pid: int) -> None:
+        if self._cgroup is not None and self._is_outside_cgroup:
+            await self._enter_cgroup(self._cgroup, init_pid)
+        if self._ports is not None:
+            await self._ports.open(init_pid)
+        if self._task.on_running is not None:
+            self._task.on_running(await self._open_way_in(init_pid))
+
+    def prepare_kill(self) -> None:
+        """Let the agent's processes end quickly on a busy machine."""
+        with contextlib.suppress(OSError):
+            if self._cgroup is not None:
+                self._cgroup.restore_cpu_share()
+            if self._shared.uid_base is not None:
+                restore_priority(self._shared.uid_base + self._task.slot)
+
+    async def end(self) -> None:
+        """Raises only a cancellation, after everything is closed."""
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._leave_cgroup)
+            if self._ports is not None:
+                stack.push_async_callback(self._ports.close)
+            for watchdog in self._watchdogs:
+                stack.push_async_callback(watchdog.stop)
+
+    async def clean_up(self, remove: Callable[[], None]) -> None:
+        """Remove files in a thread."""
+        loop = asyncio.get_running_loop()
+        await wait_despite_cancellation(loop.run_in_executor(self._shared.disk_executor, remove))
+
+    async def _open_way_in(self, init_pid: int) -> RelayProcess:
+        uid_base, slot = self._shared.uid_base, self._task.slot
+        uid = None if uid_base is None else uid_base + slot
+        try:
+            return await enter_sandbox(init_pid, uid, self._task.run_dir)
+        except OSError as error:
+            raise SandboxError(f"the network of the sandbox could not be used: {error}") from error
+
+    def _start_ports(self) -> None:
+        if self._ports is not None:
+            with contextlib.suppress(SandboxError, OSError):
+                self._ports.start()
+
+    def _watch_disk(self, init_pid: int) -> None:
+        directories = writable_directories(self._task)
+        deleted = DeletedFiles(init_pid, [layer.inside for layer in self._task.layers])
+        gauge = DiskUsage(self._task.limits, directories, deleted, self._shared.disk)
+        self._watch(gauge, self._shared.disk_executor)
+
+    def _watch(self, gauge: Gauge, executor: Executor) -> None:
+        self._watchdogs.append(Watchdog(gauge, executor, self._on_exceeded))
+
+    def _on_exceeded(self, exceeded: str) -> None:
+        self.exceeded = self.exceeded or exceeded
+        self._kill()
+
+    def _spawn(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+        if self._shared.cgroups is None:
+            return start()
+        try:
+            self._cgroup = self._shared.cgroups.create(self._task.limits)
+        except OSError as error:
+            raise _unenforceable(error) from error
+        try:
+            return self._cgroup.spawn(start)
+        except OSError:
+            self._leave_cgroup()
+            raise
+
+    async def _enter_cgroup(self, cgroup: Cgroup, init_pid: int) -> None:
+        def enter() -> None:
+            # Not the first process, which only waits for the others.
+            cgroup.add(_children(init_pid))
+
+        entering = asyncio.get_running_loop().run_in_executor(self._shared.limits_executor, enter)
+        try:
+            await wait_despite_cancellation(entering)
+        finally:
+            failure = entering.exception()
+        if failure is not None:
+            raise _unenforceable(failure) from failure
+
+    def _leave_cgroup(self) -> None:
+        if self._cgroup is None or self._shared.cgroups is None:
+            return
+        with contextlib.suppress(OSError):
+            self.exceeded = self.exceeded or self._cgroup.exceeded_limit()
+        self._shared.cgroups.discard(self._cgroup)
+
+
+def _unenforceable(error: BaseException) -> SandboxError:
+    return SandboxError(f"the agent's limits cannot be enforced: {error}")
+
+
+def _prefer_for_oom_kill(pids: Iterable[int]) -> None:
+    # The shell does the same, but the agent cannot undo what a privileged process sets.
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/oom_score_adj").write_text(OOM_SCORE)
+
+
+def _children(pid: int) -> list[int]:
+    """Empty if it has ended."""
+    try:
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    except OSError:
+        return []
