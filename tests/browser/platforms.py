@@ -47,7 +47,7 @@ def write_platform(data_dir: Path) -> tuple[str, str]:
             "checked_at": now_ms(),
             "updated_at": now_ms(),
         }
-        _insert(database, "forge_connections", connection)
+        _insert(database, "platform_connections", connection)
         repo = {
             **shared_columns,
             "id": repo_id,

@@ -28,7 +28,7 @@ def documented(command: str) -> str:
     page = (PROJECT / "docs" / "installation.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (block,) = [block for block in blocks if command in block]
-    return block.replace("0.2.0", VERSION)
+    return block.replace("0.3.0", VERSION)
 
 
 @pytest.fixture(scope="module")

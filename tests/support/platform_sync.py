@@ -283,7 +283,7 @@ class SyncEnvironment:
             "UPDATE repos SET sync_due_at = 1, sync_lease_until = NULL WHERE external_id = :id",
             id=SHOP,
         )
-        await self.execute("UPDATE forge_connections SET resting_until = NULL")
+        await self.execute("UPDATE platform_connections SET resting_until = NULL")
         assert await self.loop.sync_next()
         return await self.row()
 

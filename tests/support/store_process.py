@@ -57,18 +57,17 @@ async def migrate(url: str) -> None:
     await db.close()
 
 
-async def die_in_migration(url: str) -> None:
-    """Dies like from `kill -9` when the first migration was applied, before its commit."""
+async def die_in_conversion(url: str) -> None:
+    """Dies like from `kill -9` after the first step of a conversion, before its commit."""
 
     def die(record: logging.LogRecord) -> bool:
-        if record.getMessage().startswith("applied migration"):
-            os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
         return True
 
-    migrations = logging.getLogger("agentjobs.store.migrate")
-    migrations.setLevel(logging.INFO)
-    migrations.addFilter(die)
-    await open_database(url, migrate=True)
+    conversion = logging.getLogger("agentjobs.store.migrations.from_0_2")
+    conversion.setLevel(logging.INFO)
+    conversion.addFilter(die)
+    await open_database(url, migrate=True, convert=True)
 
 
 async def imports(url: str) -> None:
@@ -82,6 +81,6 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    roles = (listen, change, write, migrate, die_in_migration, imports)
+    roles = (listen, change, write, migrate, die_in_conversion, imports)
     role = {role.__name__: role for role in roles}[sys.argv[1]]
     asyncio.run(role(sys.argv[2]))

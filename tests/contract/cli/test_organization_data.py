@@ -46,14 +46,14 @@ REFERENCES = {
     "repo_id": "repos",
     "job_id": "jobs",
     "user_id": "users",
-    "connection_id": "forge_connections",
+    "connection_id": "platform_connections",
     "endpoint_id": "webhook_endpoints",
     "delivery_id": "deliveries",
 }
 # Rows that are found by something else than an identifier.
 OTHER_VALUES = {
     ("leases", "name"): "repository:{repos}",
-    ("platform_outages", "key"): "{forge_connections}",
+    ("platform_outages", "key"): "{platform_connections}",
 }
 
 # The log of the service records who deleted an organization.

@@ -89,7 +89,7 @@ async def test_a_credential_is_encrypted_and_opens_only_for_its_connection(
     assert await open_credential(database, keys, connection.id) == (connection, TOKEN)
     assert await open_hook_secret(database, keys, connection.id) == (connection, hook_secret)
     assert len(hook_secret) == 64
-    for name in ("forge_connections", "audit_log"):
+    for name in ("platform_connections", "audit_log"):
         for row in await database.fetch_all(f"SELECT * FROM {name}"):
             stored = b"|".join(
                 bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
@@ -208,7 +208,9 @@ async def test_a_connection_in_use_is_not_removed_and_a_removed_one_keeps_no_sec
     ):
         assert await code_of(operation) == "forge_not_found"
     assert await open_hook_secret(database, keys, connection.id) is None
-    (row,) = await database.fetch_all("SELECT sealed, hook_sealed, key_id FROM forge_connections")
+    (row,) = await database.fetch_all(
+        "SELECT sealed, hook_sealed, key_id FROM platform_connections"
+    )
     assert (bytes(row["sealed"]), bytes(row["hook_sealed"]), row["key_id"]) == (b"", b"", "")
     entries = await list_entries(database, acme, AuditFilter(), limit=9)
     assert [(entry.action, entry.target) for entry in entries][:2] == [
@@ -304,7 +306,7 @@ async def _disconnect_all(tx: Transaction) -> None:
 
 async def _move_secrets(tx: Transaction, source: str, target: str) -> None:
     await tx.execute(
-        "UPDATE forge_connections SET sealed = (SELECT c.sealed FROM forge_connections c"
+        "UPDATE platform_connections SET sealed = (SELECT c.sealed FROM platform_connections c"
         " WHERE c.id = :source) WHERE id = :target",
         source=source,
         target=target,
@@ -313,5 +315,5 @@ async def _move_secrets(tx: Transaction, source: str, target: str) -> None:
 
 async def _swap_secrets(tx: Transaction, connection_id: str) -> None:
     await tx.execute(
-        "UPDATE forge_connections SET sealed = hook_sealed WHERE id = :id", id=connection_id
+        "UPDATE platform_connections SET sealed = hook_sealed WHERE id = :id", id=connection_id
     )

@@ -86,7 +86,7 @@ async def test_a_signing_key_is_sealed_kept_replaced_and_deleted(
     assert (await find_connection(database, "acme", "gitea")) == signing
     settings = Settings(data_dir=str(tmp_path))
     assert fingerprint(key.public_text) in describe_commits(settings, signing)
-    rows = await database.fetch_all("SELECT * FROM forge_connections")
+    rows = await database.fetch_all("SELECT * FROM platform_connections")
     assert key.private_text.splitlines()[2].encode() not in b"|".join(
         bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
         for value in dict(rows[0]).values()
@@ -107,7 +107,7 @@ async def test_a_signing_key_is_sealed_kept_replaced_and_deleted(
     assert await open_signing_key(database, keys, connection.id) is None
     await set_signing(database, keys, "acme", "gitea", "ssh")
     await remove_connection(database, "acme", "gitea")
-    (row,) = await database.fetch_all("SELECT signing, signing_sealed FROM forge_connections")
+    (row,) = await database.fetch_all("SELECT signing, signing_sealed FROM platform_connections")
     assert (row["signing"], row["signing_sealed"]) == ("none", None)
 
 

@@ -40,7 +40,7 @@ class Connected:
 
         async def make_due(tx: Transaction) -> None:
             await tx.execute("UPDATE repos SET sync_due_at = 1, whole_due_at = NULL")
-            await tx.execute("UPDATE forge_connections SET resting_until = NULL")
+            await tx.execute("UPDATE platform_connections SET resting_until = NULL")
 
         await self.db.transact(make_due)
         self.requests.clear()
@@ -51,7 +51,7 @@ class Connected:
     async def errors(self) -> tuple[set[str | None], str | None]:
         """Of the repositories, and of the connection."""
         rows = await self.db.fetch_all("SELECT sync_error FROM repos")
-        connection = await self.db.fetch_one("SELECT error FROM forge_connections")
+        connection = await self.db.fetch_one("SELECT error FROM platform_connections")
         assert connection is not None
         return {row["sync_error"] for row in rows}, connection["error"]
 

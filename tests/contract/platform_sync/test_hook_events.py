@@ -59,8 +59,8 @@ async def test_a_delivery_is_stored_once_and_wakes_waiters(env: SyncEnvironment)
     assert await receive(env, "two", None) == "unconnected"
     # Deliveries about repositories that are not connected are not stored.
     assert await receive(env, "three", HookEvent("push", "999")) == "unconnected"
-    assert len(await env.db.fetch_all("SELECT id FROM forge_hints")) == 1
-    row = await env.db.fetch_one("SELECT hook_seen_at FROM forge_connections")
+    assert len(await env.db.fetch_all("SELECT id FROM platform_hints")) == 1
+    row = await env.db.fetch_one("SELECT hook_seen_at FROM platform_connections")
     assert row is not None
     assert now_ms() - row["hook_seen_at"] < 60_000
 
@@ -120,9 +120,9 @@ async def test_a_failing_event_does_not_block_others_and_is_given_up_eventually(
     assert await makes_due(env, "good", PUSH)
     assert await process_hook_events(env.db) == 0
     for _ in range(hook_events.MAX_ATTEMPTS):
-        await env.execute("UPDATE forge_hints SET due_at = 1 WHERE due_at IS NOT NULL")
+        await env.execute("UPDATE platform_hints SET due_at = 1 WHERE due_at IS NOT NULL")
         await env.loop.process_hook_events()
-    row = await env.db.fetch_one("SELECT due_at, error FROM forge_hints WHERE tries > 0")
+    row = await env.db.fetch_one("SELECT due_at, error FROM platform_hints WHERE tries > 0")
     assert row is not None
     assert (row["due_at"], row["error"]) == (None, "ValueError: a bug")
 
@@ -151,7 +151,7 @@ async def test_only_repositories_with_hooks_are_polled_less_often(env: SyncEnvir
         next_due[due.repo.external_id] = next_due_at(due, 300, 0)
     assert next_due == {SHOP: 3_600_000, "42": 300_000}
     # Hooks signed with an old secret do not count.
-    await env.execute("UPDATE forge_connections SET hook_seen_at = NULL")
+    await env.execute("UPDATE platform_connections SET hook_seen_at = NULL")
     await env.execute("UPDATE repos SET sync_due_at = 1, sync_lease_until = NULL")
     due = await claim_due_sync(env.db)
     assert due is not None
@@ -170,7 +170,7 @@ async def test_events_are_deleted_after_a_day_but_not_before_they_are_processed(
     await receive(env, "two", PUSH)
     assert await prune_hook_events(env.db, now_ms()) == 0
     assert await prune_hook_events(env.db, now_ms() + DAY_MS + 1000) == 1
-    assert len(await env.db.fetch_all("SELECT id FROM forge_hints")) == 1
+    assert len(await env.db.fetch_all("SELECT id FROM platform_hints")) == 1
     # A connection with very many events keeps fewer.
     monkeypatch.setattr(hook_events, "MAX_STORED", 0)
     assert await prune_hook_events(env.db, now_ms()) == 0

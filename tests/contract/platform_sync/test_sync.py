@@ -220,7 +220,7 @@ async def test_a_sync_that_works_again_lets_the_jobs_of_the_connection_try(
 
 
 async def connection_error(env: SyncEnvironment) -> str | None:
-    row = await env.db.fetch_one("SELECT error FROM forge_connections")
+    row = await env.db.fetch_one("SELECT error FROM platform_connections")
     assert row is not None
     error: str | None = row["error"]
     return error
@@ -243,7 +243,7 @@ async def test_an_unreachable_platform_pauses_all_repositories_of_its_connection
         await env.execute(
             "UPDATE repos SET sync_due_at = 1 WHERE external_id = :id", id=external_id
         )
-        await env.execute("UPDATE forge_connections SET resting_until = 1")
+        await env.execute("UPDATE platform_connections SET resting_until = 1")
         assert await env.loop.sync_next()
         waits.append(await pause_seconds(env))
     assert waits == pytest.approx([60, 120, 240], rel=0.3)
@@ -253,14 +253,16 @@ async def test_an_unreachable_platform_pauses_all_repositories_of_its_connection
 
 
 async def pause_seconds(env: SyncEnvironment) -> int:
-    row = await env.db.fetch_one("SELECT resting_until FROM forge_connections")
+    row = await env.db.fetch_one("SELECT resting_until FROM platform_connections")
     assert row is not None
     return max(0, round(((row["resting_until"] or 0) - now_ms()) / SECOND_MS))
 
 
 async def test_a_rate_limit_pauses_the_connection_until_its_reset(env: SyncEnvironment) -> None:
     async def pause_seconds() -> float:
-        row = await env.db.fetch_one("SELECT resting_until, away_failures FROM forge_connections")
+        row = await env.db.fetch_one(
+            "SELECT resting_until, away_failures FROM platform_connections"
+        )
         assert row is not None
         return (row["resting_until"] - now_ms()) / 1_000
 

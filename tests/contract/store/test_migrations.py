@@ -10,9 +10,8 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from agentjobs.store.database import Database, SchemaTooNew, SchemaTooOld, Transaction
-from agentjobs.store.opening import open_database, open_unchecked, schema_is_supported
+from agentjobs.store.opening import open_database, schema_is_supported
 from agentjobs.store.revisions import MIGRATIONS, known_revisions
-from tests.support.earlier_schema import migrate_to
 from tests.support.stores import process, read_line
 
 
@@ -56,65 +55,6 @@ async def test_openings_in_one_process_may_overlap(empty_database_url: str) -> N
         await db.close()
 
 
-async def test_lost_claims_of_an_earlier_version_get_their_kind(empty_database_url: str) -> None:
-    async def lose(tx: Transaction) -> None:
-        for fence, worker in enumerate(("wrk_dead", "sandbox", "adoption")):
-            await tx.execute(
-                "INSERT INTO lost_claims (job_id, fence, worker_id, lost_at, started, was_alive)"
-                " VALUES ('job_a', :fence, :worker, 1, TRUE, TRUE)",
-                fence=fence,
-                worker=worker,
-            )
-
-    await migrate_to(empty_database_url, "0027")
-    earlier = await open_unchecked(empty_database_url, listen=False)
-    await earlier.transact(lose)
-    await earlier.close()
-    db = await open_database(empty_database_url, migrate=True)
-    try:
-        rows = await db.fetch_all("SELECT kind FROM lost_claims ORDER BY fence")
-        assert [row["kind"] for row in rows] == ["worker", "sandbox", "adoption"]
-    finally:
-        await db.close()
-
-
-async def test_admins_of_the_organization_default_become_operators(empty_database_url: str) -> None:
-    async def add(tx: Transaction) -> None:
-        for name in ("default", "acme"):
-            await tx.execute(
-                "INSERT INTO organizations (id, name, plan, created_at)"
-                " VALUES (:name, :name, 'free', 1)",
-                name=name,
-            )
-        for user, organization, role in (
-            ("a", "default", "admin"),
-            ("b", "default", "member"),
-            ("c", "acme", "admin"),
-        ):
-            await tx.execute(
-                "INSERT INTO users (id, email, name, created_at) VALUES (:user, :user, '', 1)",
-                user=user,
-            )
-            await tx.execute(
-                "INSERT INTO memberships (organization_id, user_id, role, created_at)"
-                " VALUES (:organization, :user, :role, 1)",
-                user=user,
-                organization=organization,
-                role=role,
-            )
-
-    await migrate_to(empty_database_url, "0029")
-    earlier = await open_unchecked(empty_database_url, listen=False)
-    await earlier.transact(add)
-    await earlier.close()
-    db = await open_database(empty_database_url, migrate=True)
-    try:
-        rows = await db.fetch_all("SELECT id FROM users WHERE is_operator")
-        assert [row["id"] for row in rows] == ["a"]
-    finally:
-        await db.close()
-
-
 async def test_a_newer_schema_of_another_generation_is_refused(
     database: Database, database_url: str
 ) -> None:
@@ -129,7 +69,7 @@ async def test_a_newer_schema_of_another_generation_is_refused(
 async def test_a_newer_schema_that_only_adds_is_supported_and_logged(
     database: Database, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await _set_revision(database, "0999")
+    await _set_revision(database, "1999")
 
     assert await schema_is_supported(database)
     caplog.set_level(logging.INFO, "agentjobs")
@@ -137,7 +77,7 @@ async def test_a_newer_schema_that_only_adds_is_supported_and_logged(
         db = await open_database(database_url, migrate=migrate)
         assert await schema_is_supported(db)
         await db.close()
-    assert caplog.text.count("has schema 0999, which only adds to") == 2
+    assert caplog.text.count("has schema 1999, which only adds to") == 2
 
 
 async def test_a_current_schema_costs_no_import_of_alembic(database_url: str) -> None:
@@ -155,14 +95,8 @@ def test_file_names_say_what_alembic_finds_in_the_files() -> None:
     assert list(reversed(in_files)) == known_revisions()
 
 
-# Migrations up to this one were released before the rule.
-_LAST_WITHOUT_RULE = "0009"
-
-
 def test_indexes_on_existing_tables_are_created_without_blocking_writers() -> None:
     for path in sorted((MIGRATIONS / "versions").glob("[0-9]*_*.py")):
-        if path.name.split("_")[0] <= _LAST_WITHOUT_RULE:
-            continue
         created = {table for name, table in _operations(path) if name == "create_table"}
         blocking = {table for name, table in _operations(path) if name == "create_index"} - created
         assert not blocking, f"{path.name}: use store.migrations.indexes.create_index"

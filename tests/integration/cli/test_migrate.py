@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from agentjobs.store.revisions import known_revisions
-from tests.support.earlier_schema import migrate_to
+from tests.support import version_0_2
 from tests.support.in_process_cli import InProcessCommandLine
 
 LATEST = known_revisions()[-1]
@@ -23,7 +23,7 @@ def agentjobs(tmp_path, capsys):
 @pytest.fixture
 def earlier(agentjobs):
     agentjobs.data_dir.mkdir()
-    asyncio.run(migrate_to(f"sqlite:///{agentjobs.data_dir / 'agentjobs.db'}", "0024"))
+    asyncio.run(version_0_2.create(f"sqlite:///{agentjobs.data_dir / 'agentjobs.db'}"))
     return agentjobs
 
 
@@ -37,17 +37,18 @@ def test_an_administrative_command_does_not_migrate(earlier, command):
     refused = earlier(*command)
     assert (refused.exit_code, refused.out) == (2, "")
     assert refused.err == (
-        f"agentjobs: the database has schema 0024, but this program needs schema {LATEST};"
-        " run `agentjobs migrate`\n"
+        "agentjobs: the database has the schema of agentjobs 0.2, but this program needs schema"
+        f" {LATEST}; stop all processes of the service, make a backup with agentjobs 0.2.0, and run"
+        " `agentjobs migrate`\n"
     )
-    assert revision(earlier) == "0024"
+    assert revision(earlier) == "0039"
 
 
 def test_migrate_shows_its_steps(earlier):
     migrated = earlier("migrate")
     assert migrated.exit_code == 0
     lines = migrated.err.splitlines()
-    assert lines[0] == f"migrating from schema 0024 to schema {LATEST}"
+    assert lines[0] == f"migrating from schema 0039 to schema {LATEST}"
     assert lines[-1] == f"The sqlite database has the current schema, {LATEST}."
     assert revision(earlier) == LATEST
     again = earlier("migrate")
@@ -57,7 +58,7 @@ def test_migrate_shows_its_steps(earlier):
 def test_migrate_answers_with_json(earlier):
     assert earlier("migrate", "--json").document == {
         "engine": "sqlite",
-        "previous_revision": "0024",
+        "previous_revision": "0039",
         "revision": LATEST,
         "current": True,
     }
@@ -86,17 +87,18 @@ def test_settings_with_which_no_service_starts_stop_a_migration(earlier, text, e
     refused = earlier("migrate")
     assert refused.exit_code == 2
     assert error in refused.err
-    assert revision(earlier) == "0024"
+    assert revision(earlier) == "0039"
 
 
 def test_a_failed_migration_is_one_line(earlier):
     with closing(sqlite3.connect(earlier.data_dir / "agentjobs.db")) as database:
-        database.execute("CREATE TABLE job_reports (id TEXT)")
+        database.execute("CREATE TABLE platform_hints (id TEXT)")
     failed = earlier("migrate")
     assert failed.exit_code == 2
     assert failed.err.splitlines()[-1] == (
-        "agentjobs: the database refused a statement: table job_reports already exists (no"
-        " migration is half applied; when the cause is removed, run `agentjobs migrate` again)"
+        "agentjobs: the database refused a statement: there is already another table or index with"
+        " this name: platform_hints (no migration is half applied; when the cause is removed,"
+        " run `agentjobs migrate` again)"
     )
     assert "Traceback" not in failed.err
 

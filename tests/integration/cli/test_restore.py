@@ -20,8 +20,8 @@ from agentjobs.store.opening import open_database
 from agentjobs.store.revisions import known_revisions
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.settings import Settings
+from tests.support import version_0_2
 from tests.support.cli_process import make_repository
-from tests.support.earlier_schema import migrate_to
 from tests.support.in_process_cli import InProcessCommandLine
 from tests.support.jobs import job_harness
 
@@ -196,22 +196,18 @@ def test_an_existing_store_is_moved_aside_only_on_request(store, repository, tmp
 
 
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-def test_a_backup_of_an_earlier_schema_is_restored_and_then_migrated(
+def test_a_backup_of_0_2_is_refused_with_the_steps_that_restore_it(
     other, postgres_cluster, tmp_path, capsys
 ):
     name = postgres_cluster.create_database()
     earlier = Store(capsys, tmp_path / "data", postgres_cluster.url(name))
-    asyncio.run(migrate_to(earlier.url, "0024"))
+    asyncio.run(version_0_2.create(earlier.url, with_rows=False))
     backup = tmp_path / "backup"
     assert earlier.agentjobs("backup", str(backup)).exit_code == 0
     postgres_cluster.drop_database(name)
-    # Earlier versions wrote no manifest.
-    (backup / "backup.json").unlink()
-    restored = other.restore(backup).document
-    assert (restored["revision"], restored["needs_migration"]) == ("0024", True)
-    assert "run `agentjobs migrate`" in other.agentjobs("keys", "list").err
-    assert other.agentjobs("migrate").exit_code == 0
-    assert other.rows("SELECT name FROM effective_settings WHERE name = 'paused_at'")
+    refused = other.restore(backup)
+    assert refused.exit_code == 2
+    assert "restore it with agentjobs 0.2.0, then run `agentjobs migrate` of this" in refused.err
 
 
 @pytest.fixture
@@ -234,7 +230,7 @@ def replace_bytes(file, old, new):
 def set_revision(backup):
     (backup / "backup.json").unlink()
     with closing(sqlite3.connect(backup / "agentjobs.db")) as database, database:
-        database.execute("UPDATE alembic_version SET version_num = '1001'")
+        database.execute("UPDATE alembic_version SET version_num = '9001'")
 
 
 DAMAGES = {

@@ -87,7 +87,7 @@ class Sender:
         return await self.http.post(place, content=content(), headers=request_headers)
 
     async def hints(self) -> list[Row]:
-        return await self.service.harness.db.fetch_all("SELECT * FROM forge_hints ORDER BY id")
+        return await self.service.harness.db.fetch_all("SELECT * FROM platform_hints ORDER BY id")
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ async def test_irrelevant_deliveries_are_accepted_and_ignored(
     response = await sender.send(body, X_GitHub_Event=event)
     assert (response.status_code, response.json()) == (202, {"status": "ignored"})
     assert await sender.hints() == []
-    row = await sender.service.harness.db.fetch_one("SELECT hook_seen_at FROM forge_connections")
+    row = await sender.service.harness.db.fetch_one("SELECT hook_seen_at FROM platform_connections")
     assert row is not None
     assert row["hook_seen_at"] is not None
 
@@ -179,7 +179,7 @@ async def test_a_sender_without_the_secret_learns_nothing(sender: Sender) -> Non
     assert {refusal(response) for response in responses} == {(401, "unauthorized")}
     assert len({response.json()["error"]["message"] for response in responses}) == 1
     assert await sender.hints() == []
-    rows = await db.fetch_all("SELECT id FROM forge_connections WHERE hook_seen_at IS NOT NULL")
+    rows = await db.fetch_all("SELECT id FROM platform_connections WHERE hook_seen_at IS NOT NULL")
     assert rows == []
 
 

@@ -40,7 +40,7 @@ SEALED_COLUMNS = (
     *(
         SealedColumn(
             kind="platforms",
-            table="forge_connections",
+            table="platform_connections",
             prefix=prefix,
             context=_context(context),
             name="The credential of {id}",

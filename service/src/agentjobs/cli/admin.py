@@ -73,6 +73,7 @@ async def _with_store(
     db = await open_database(
         settings.effective_database_url,
         migrate=migrate,
+        convert=migrate,
         create=settings.auto_migrate,
         direct_url=settings.database_direct_url,
     )

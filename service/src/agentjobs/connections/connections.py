@@ -98,7 +98,7 @@ async def list_connections(db: Database, organization: str) -> list[Connection]:
     """Sorted by name."""
     owner = await find_organization(db, organization)
     rows = await db.fetch_all(
-        "SELECT * FROM forge_connections WHERE organization_id = :organization_id"
+        "SELECT * FROM platform_connections WHERE organization_id = :organization_id"
         " AND removed_at IS NULL ORDER BY name",
         organization_id=owner.id,
     )
@@ -109,7 +109,7 @@ async def find_connection(db: Database, organization: str, name: str) -> Connect
     """Find a connection by its name or ID."""
     owner = await find_organization(db, organization)
     row = await db.fetch_one(
-        "SELECT * FROM forge_connections WHERE organization_id = :organization_id"
+        "SELECT * FROM platform_connections WHERE organization_id = :organization_id"
         " AND (name = :name OR id = :name) AND removed_at IS NULL",
         organization_id=owner.id,
         name=name,
@@ -187,7 +187,7 @@ async def load_connection(db: Database, connection_id: str) -> Connection | None
 async def list_all_connections(db: Database) -> list[Connection]:
     """Connections of all organizations."""
     rows = await db.fetch_all(
-        "SELECT * FROM forge_connections WHERE removed_at IS NULL ORDER BY id"
+        "SELECT * FROM platform_connections WHERE removed_at IS NULL ORDER BY id"
     )
     return [struct_of(row, Connection) for row in rows]
 
@@ -219,13 +219,13 @@ def _open_sealed(
 
 async def _row(db: Database, connection_id: str) -> Row | None:
     return await db.fetch_one(
-        "SELECT * FROM forge_connections WHERE id = :id AND removed_at IS NULL", id=connection_id
+        "SELECT * FROM platform_connections WHERE id = :id AND removed_at IS NULL", id=connection_id
     )
 
 
 async def _unused_name(db: Database, connection: Connection) -> str:
     rows = await db.fetch_all(
-        "SELECT name FROM forge_connections WHERE organization_id = :organization_id"
+        "SELECT name FROM platform_connections WHERE organization_id = :organization_id"
         " AND removed_at IS NULL",
         organization_id=connection.organization_id,
     )

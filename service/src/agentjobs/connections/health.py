@@ -1,7 +1,7 @@
 """Whether a connection works: its platform answers, accepts the credential and sends hooks.
 
 Columns `account`, `commit_name`, `commit_email`, `error`, `checked_at`, `away_failures`,
-`resting_until` and `hook_seen_at` of `forge_connections`.
+`resting_until` and `hook_seen_at` of `platform_connections`.
 """
 
 from agentjobs.forges.protocol import Account
@@ -30,7 +30,7 @@ async def record_check(
     """Store the result of a check; what it did not find out stays as it is stored."""
     identity = None if account is None else account.identity
     await tx.execute(
-        "UPDATE forge_connections SET account = COALESCE(CAST(:account AS TEXT), account),"
+        "UPDATE platform_connections SET account = COALESCE(CAST(:account AS TEXT), account),"
         " commit_name = COALESCE(CAST(:commit_name AS TEXT), commit_name),"
         " commit_email = COALESCE(CAST(:commit_email AS TEXT), commit_email),"
         " error = :error, checked_at = :now WHERE id = :id AND removed_at IS NULL",
@@ -51,7 +51,7 @@ async def record_unreachable(
     It lasts for at least `wait_seconds`, which a rate limit asks for, up to an hour.
     """
     row = await tx.fetch_one(
-        "SELECT away_failures, resting_until FROM forge_connections WHERE id = :id"
+        "SELECT away_failures, resting_until FROM platform_connections WHERE id = :id"
         " /*postgresql FOR UPDATE */",
         id=connection_id,
     )
@@ -64,7 +64,7 @@ async def record_unreachable(
     if not is_counted:
         until = max(until, now + sync_backoff_ms(row["away_failures"]))
     await tx.execute(
-        "UPDATE forge_connections SET away_failures = away_failures + :failures,"
+        "UPDATE platform_connections SET away_failures = away_failures + :failures,"
         " resting_until = :until WHERE id = :id",
         id=connection_id,
         failures=0 if is_counted else 1,
@@ -74,7 +74,7 @@ async def record_unreachable(
 
 async def record_reachable(tx: Transaction, connection_id: str) -> None:
     await tx.execute(
-        "UPDATE forge_connections SET away_failures = 0, resting_until = NULL"
+        "UPDATE platform_connections SET away_failures = 0, resting_until = NULL"
         " WHERE id = :id AND away_failures > 0",
         id=connection_id,
     )
@@ -83,14 +83,14 @@ async def record_reachable(tx: Transaction, connection_id: str) -> None:
 async def end_pause(tx: Transaction, connection_id: str) -> None:
     """Let syncs run again; the next failure still counts on from the last one."""
     await tx.execute(
-        "UPDATE forge_connections SET resting_until = NULL WHERE id = :id", id=connection_id
+        "UPDATE platform_connections SET resting_until = NULL WHERE id = :id", id=connection_id
     )
 
 
 async def clear_error(tx: Transaction, connection_id: str, error: str) -> None:
     """Clear this error only: a check may have stored another one since."""
     await tx.execute(
-        "UPDATE forge_connections SET error = NULL, checked_at = :now"
+        "UPDATE platform_connections SET error = NULL, checked_at = :now"
         " WHERE id = :id AND error = :error",
         id=connection_id,
         error=error,
@@ -101,7 +101,7 @@ async def clear_error(tx: Transaction, connection_id: str, error: str) -> None:
 async def record_hook(tx: Transaction, connection_id: str) -> None:
     now = await tx.clock_ms()
     await tx.execute(
-        "UPDATE forge_connections SET hook_seen_at = :now WHERE id = :id"
+        "UPDATE platform_connections SET hook_seen_at = :now WHERE id = :id"
         " AND (hook_seen_at IS NULL OR hook_seen_at < :before)",
         id=connection_id,
         now=now,

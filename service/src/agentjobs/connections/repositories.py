@@ -182,7 +182,7 @@ class _Connecting:
 async def _lock(tx: Transaction, connection: Connection) -> None:
     """Keep the connection from being removed until the transaction ends."""
     row = await tx.fetch_one(
-        "SELECT id FROM forge_connections WHERE id = :id AND removed_at IS NULL"
+        "SELECT id FROM platform_connections WHERE id = :id AND removed_at IS NULL"
         " /*postgresql FOR SHARE */",
         id=connection.id,
     )

@@ -1,4 +1,4 @@
-"""Rows of `forge_connections`; `health` has their status. Credentials are sealed bytes here."""
+"""Rows of `platform_connections`; `health` has their status. Credentials are sealed bytes here."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ async def insert(
     tx: Transaction, connection: Connection, sealed: Sealed, hook: Sealed, entry: audit.Entry
 ) -> None:
     await tx.execute(
-        "INSERT INTO forge_connections (id, organization_id, platform, kind, name, url, app_id,"
+        "INSERT INTO platform_connections (id, organization_id, platform, kind, name, url, app_id,"
         " installation_id, account, commit_name, commit_email, checked_at, sealed, key_id,"
         " hook_sealed, hook_key_id, created_at, updated_at) VALUES (:id, :organization_id,"
         " :platform, :kind, :name, :url, :app_id, :installation_id, :account, :commit_name,"
@@ -43,7 +43,7 @@ async def insert(
 async def update(tx: Transaction, connection: Connection, assignments: str, **values: Any) -> None:
     """Raises Problem if the connection was removed."""
     changed = await tx.execute(
-        f"UPDATE forge_connections SET {assignments}, updated_at = :now"
+        f"UPDATE platform_connections SET {assignments}, updated_at = :now"
         " WHERE id = :id AND removed_at IS NULL",
         id=connection.id,
         now=now_ms(),
@@ -81,7 +81,7 @@ async def replace_hook_secret(
 async def remove(tx: Transaction, connection: Connection, entry: audit.Entry) -> None:
     # Locked, so that no repository is connected meanwhile.
     row = await tx.fetch_one(
-        "SELECT id FROM forge_connections WHERE id = :id AND removed_at IS NULL"
+        "SELECT id FROM platform_connections WHERE id = :id AND removed_at IS NULL"
         " /*postgresql FOR UPDATE */",
         id=connection.id,
     )
@@ -89,7 +89,7 @@ async def remove(tx: Transaction, connection: Connection, entry: audit.Entry) ->
         raise not_found(connection.name)
     await _refuse_in_use(tx, connection)
     await tx.execute(
-        "UPDATE forge_connections SET removed_at = :now, updated_at = :now, sealed = :nothing,"
+        "UPDATE platform_connections SET removed_at = :now, updated_at = :now, sealed = :nothing,"
         " key_id = '', hook_sealed = :nothing, hook_key_id = '', signing = 'none',"
         " signing_sealed = NULL, signing_key_id = '' WHERE id = :id",
         id=connection.id,

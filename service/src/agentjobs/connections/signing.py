@@ -76,7 +76,7 @@ async def open_signing_key(
 ) -> SigningKey | None:
     """None if the service does not sign. Raises Problem if the key cannot be decrypted."""
     row = await db.fetch_one(
-        "SELECT organization_id, name, signing_sealed FROM forge_connections"
+        "SELECT organization_id, name, signing_sealed FROM platform_connections"
         " WHERE id = :id AND removed_at IS NULL AND signing = 'ssh'",
         id=connection_id,
     )

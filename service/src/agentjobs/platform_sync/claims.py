@@ -100,7 +100,7 @@ async def claim_due_sync(
         " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.told_at IS NOT NULL"
         "  AND p.state <> 'merged') AS has_pull_events"
         " FROM repos r JOIN organizations o ON o.id = r.organization_id"
-        " JOIN forge_connections c ON c.id = r.connection_id"
+        " JOIN platform_connections c ON c.id = r.connection_id"
         " WHERE r.sync_due_at IS NOT NULL AND r.sync_due_at <= :now AND r.disconnected_at IS NULL"
         " AND (r.sync_lease_until IS NULL OR r.sync_lease_until <= :now)"
         " AND (c.resting_until IS NULL OR c.resting_until <= :now)"

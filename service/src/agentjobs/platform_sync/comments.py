@@ -70,7 +70,7 @@ async def handle_comment(
     if parse_instruction(comment.text, context.settings.mention) is None:
         return None
     row = await context.db.fetch_one(
-        "SELECT o.plan, c.kind, c.account FROM forge_connections c"
+        "SELECT o.plan, c.kind, c.account FROM platform_connections c"
         " JOIN organizations o ON o.id = c.organization_id WHERE c.id = :id",
         id=repo.connection_id,
     )

@@ -1,4 +1,4 @@
-"""Webhook events of platforms, as rows of `forge_hints`: each delivery is stored once, and
+"""Webhook events of platforms, as rows of `platform_hints`: each delivery is stored once, and
 processing it makes what it names due for a sync.
 
 Nothing starts here and no payload is trusted: the sync asks the platform.
@@ -66,7 +66,7 @@ async def record_hook_delivery(
     if event is None or not await _is_connected(tx, connection_id, event, repo_id, now):
         return "unconnected"
     is_new = await tx.execute(
-        "INSERT INTO forge_hints (id, connection_id, delivery_id, kind, external_id, number,"
+        "INSERT INTO platform_hints (id, connection_id, delivery_id, kind, external_id, number,"
         " received_at, due_at) VALUES (:id, :connection_id, :delivery_id, :kind, :external_id,"
         " :number, :now, :now) ON CONFLICT (connection_id, delivery_id) DO NOTHING",
         id=new_id("hnt"),
@@ -104,13 +104,13 @@ async def prune_hook_events(db: Database, now: int) -> int:
     """Delete a batch of processed events that are older than a day, or of a connection that has
     very many; returns how many were deleted."""
     rows = await db.fetch_all(
-        "SELECT id FROM forge_hints WHERE received_at < :before AND due_at IS NULL"
+        "SELECT id FROM platform_hints WHERE received_at < :before AND due_at IS NULL"
         f" ORDER BY received_at LIMIT {_PRUNE_BATCH}",
         before=now - DAY_MS,
     )
     if not rows:
         rows = await db.fetch_all(
-            "SELECT h.id FROM forge_hints h JOIN (SELECT connection_id FROM forge_hints"
+            "SELECT h.id FROM platform_hints h JOIN (SELECT connection_id FROM platform_hints"
             "  GROUP BY connection_id HAVING COUNT(*) > :most LIMIT 1) c"
             " ON c.connection_id = h.connection_id WHERE h.due_at IS NULL"
             f" ORDER BY h.received_at LIMIT {_PRUNE_BATCH}",
@@ -118,7 +118,7 @@ async def prune_hook_events(db: Database, now: int) -> int:
         )
     if not rows:
         return 0
-    delete = "DELETE FROM forge_hints WHERE id IN (SELECT value FROM each(:ids))"
+    delete = "DELETE FROM platform_hints WHERE id IN (SELECT value FROM each(:ids))"
     return await db.transact(execute, delete, ids=[row["id"] for row in rows])
 
 
@@ -144,7 +144,7 @@ async def _is_connected(
 
 async def _due_events(tx: Transaction) -> list[DueHookEvent]:
     rows = await tx.fetch_all(
-        "SELECT id, connection_id, kind, external_id, number, tries FROM forge_hints"
+        "SELECT id, connection_id, kind, external_id, number, tries FROM platform_hints"
         f" WHERE due_at IS NOT NULL AND due_at <= :now ORDER BY due_at LIMIT {MAX_BATCH}",
         now=await tx.clock_ms(),
     )
@@ -161,7 +161,7 @@ async def _due_events(tx: Transaction) -> list[DueHookEvent]:
 
 async def _process(tx: Transaction, due: Sequence[DueHookEvent]) -> None:
     rows = await tx.fetch_all(
-        "SELECT id FROM forge_hints WHERE due_at IS NOT NULL"
+        "SELECT id FROM platform_hints WHERE due_at IS NOT NULL"
         " AND id IN (SELECT value FROM each(:ids)) /*postgresql FOR UPDATE SKIP LOCKED */",
         ids=[item.id for item in due],
     )
@@ -172,7 +172,7 @@ async def _process(tx: Transaction, due: Sequence[DueHookEvent]) -> None:
     for connection_id, event in dict.fromkeys((item.connection_id, item.event) for item in due):
         await _make_due(tx, connection_id, event)
     await tx.execute(
-        "UPDATE forge_hints SET due_at = NULL WHERE id IN (SELECT value FROM each(:ids))",
+        "UPDATE platform_hints SET due_at = NULL WHERE id IN (SELECT value FROM each(:ids))",
         ids=[item.id for item in due],
     )
 
@@ -214,7 +214,8 @@ async def _postpone(tx: Transaction, due: DueHookEvent, reason: str) -> None:
     backoff = backoff_ms(due.attempts, _FIRST_BACKOFF_MS, _MAX_BACKOFF_MS)
     now = await tx.clock_ms()
     await tx.execute(
-        "UPDATE forge_hints SET due_at = :due_at, error = :reason, tries = :tries WHERE id = :id",
+        "UPDATE platform_hints SET due_at = :due_at, error = :reason, tries = :tries"
+        " WHERE id = :id",
         id=due.id,
         due_at=None if attempts >= MAX_ATTEMPTS else now + backoff,
         reason=reason,

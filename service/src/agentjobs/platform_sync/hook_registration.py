@@ -93,7 +93,7 @@ class HookRegistration:
 
     async def _platform_url(self, repo: PlatformRepo) -> str:
         row = await self._db.fetch_one(
-            "SELECT url FROM forge_connections WHERE id = :id", id=repo.connection_id
+            "SELECT url FROM platform_connections WHERE id = :id", id=repo.connection_id
         )
         return "" if row is None else str(row["url"])
 

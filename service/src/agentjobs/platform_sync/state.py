@@ -44,7 +44,8 @@ class ConnectedRepos(msgspec.Struct, frozen=True):
 
 _SELECT = (
     f"SELECT {_FIELDS}, c.id AS connection_id, c.name AS connection, c.url AS platform_url,"
-    " c.error AS connection_error FROM repos r JOIN forge_connections c ON c.id = r.connection_id"
+    " c.error AS connection_error"
+    " FROM repos r JOIN platform_connections c ON c.id = r.connection_id"
     " WHERE r.disconnected_at IS NULL"
 )
 

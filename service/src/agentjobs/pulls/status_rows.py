@@ -114,7 +114,7 @@ async def claim_due_status(tx: Transaction, left_out: Collection[str] = ()) -> D
         " r.organization_id, r.connection_id FROM pull_statuses s"
         " JOIN pulls p ON p.repo_id = s.repo_id AND p.number = s.number"
         " JOIN repos r ON r.id = s.repo_id JOIN organizations o ON o.id = r.organization_id"
-        " JOIN forge_connections c ON c.id = r.connection_id"
+        " JOIN platform_connections c ON c.id = r.connection_id"
         " LEFT JOIN jobs j ON j.id = s.job_id"
         " WHERE s.due_at <= :now AND r.disconnected_at IS NULL AND c.removed_at IS NULL"
         " AND (c.resting_until IS NULL OR c.resting_until <= :now)"

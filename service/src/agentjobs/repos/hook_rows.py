@@ -146,7 +146,7 @@ async def sealed_secret(db: Database, connection_id: str, repo_id: str) -> Row |
     """With `platform` and `organization_id`, also of a repository that was disconnected."""
     return await db.fetch_one(
         "SELECT h.sealed, c.platform, c.organization_id FROM repo_hooks h"
-        " JOIN repos r ON r.id = h.repo_id JOIN forge_connections c ON c.id = r.connection_id"
+        " JOIN repos r ON r.id = h.repo_id JOIN platform_connections c ON c.id = r.connection_id"
         " WHERE h.repo_id = :repo_id AND c.id = :connection_id AND c.removed_at IS NULL"
         " AND h.key_id <> ''",
         connection_id=connection_id,

@@ -23,8 +23,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from agentjobs.store.database import Engine, StoreError, StoreUnavailable
+from agentjobs.store.migrations.from_0_2 import convert
 from agentjobs.store.postgresql.connection import connect, explain
-from agentjobs.store.revisions import MIGRATIONS, known_revisions
+from agentjobs.store.revisions import LAST_OF_0_2, MIGRATIONS, known_revisions
 from agentjobs.store.schema import COLUMNS, INDEXES, find_differences, schema_of
 from agentjobs.store.sqlite.connection import begin_with_retry, connect_writer, translate
 
@@ -166,10 +167,14 @@ def _upgrade(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         # Ends the transaction of the read, so that each migration begins its own.
         connection.commit()
+    steps = _LoggedSteps(revision)
+    if revision == LAST_OF_0_2:
+        convert(connection)
+        if connection.dialect.name == "postgresql":
+            connection.commit()
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    steps = _LoggedSteps(revision)
     config.attributes["on_version_apply"] = steps.applied
     command.upgrade(config, "head")
     steps.finished()

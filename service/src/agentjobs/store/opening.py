@@ -7,6 +7,7 @@ from agentjobs.store.database import Database, SchemaDamaged, SchemaTooOld, Stor
 from agentjobs.store.revisions import (
     current_revision,
     is_behind,
+    is_of_0_2,
     known_revisions,
     newer_revision,
     schema_is_supported,
@@ -24,6 +25,7 @@ __all__ = [
 
 DEFAULT_POOL_SIZE = 10
 _SQLITE = "sqlite:///"
+_BEFORE_CONVERSION = "stop all processes of the service, make a backup with agentjobs 0.2.0, and "
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ async def open_database(
     url: str,
     *,
     migrate: bool,
+    convert: bool = False,
     create: bool = False,
     direct_url: str = "",
     pool_size: int = DEFAULT_POOL_SIZE,
@@ -39,6 +42,7 @@ async def open_database(
 ) -> Database:
     """Open the database. With `migrate`, an old schema is migrated and missing columns and indexes
     are added, otherwise both are refused. With `create`, only an empty database gets the schema.
+    Only `convert` migrates a database of 0.2.0, because no process may use it meanwhile.
 
     `direct_url` bypasses the connection pooler that `url` leads to. `generic_plans` is for
     processes that only run short statements, in which the parameters do not change the plan.
@@ -49,10 +53,14 @@ async def open_database(
     try:
         if await is_behind(db):
             revision = await current_revision(db)
-            if not (migrate or (create and revision is None)):
-                raise SchemaTooOld(_too_old(revision))
             if revision is None:
+                if not (migrate or create):
+                    raise SchemaTooOld(_too_old("is empty"))
                 await _require_empty(db)
+            elif is_of_0_2(revision) and not convert:
+                raise SchemaTooOld(_too_old("has the schema of agentjobs 0.2", _BEFORE_CONVERSION))
+            elif not migrate:
+                raise SchemaTooOld(_too_old(f"has schema {revision}"))
             await _migrate(direct_url or url)
         elif newer := await newer_revision(db):
             _log.info(
@@ -130,11 +138,10 @@ def _describe(fatal: list[Difference]) -> str:
     return f"the database is damaged: {shown.what}{others}; {shown.remedy}"
 
 
-def _too_old(revision: str | None) -> str:
-    state = "is empty" if revision is None else f"has schema {revision}"
+def _too_old(state: str, before: str = "") -> str:
     return (
         f"the database {state}, but this program needs schema {known_revisions()[-1]};"
-        " run `agentjobs migrate`"
+        f" {before}run `agentjobs migrate`"
     )
 
 

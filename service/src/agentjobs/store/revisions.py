@@ -1,14 +1,17 @@
 """Compares the schema revision of the database with the program's, without Alembic.
 
-A migration's file is named after its revision: `0001_foundation.py` is revision `0001`. Revisions
+A migration's file is named after its revision: `1000_baseline.py` is revision `1000`. Revisions
 with the same first digit only add to the schema, so a program runs on every later one of them.
 """
 
 from pathlib import Path
 
-from agentjobs.store.database import Database, SchemaTooNew
+from agentjobs.store.database import Database, SchemaTooNew, SchemaTooOld
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+BASELINE = "1000"
+LAST_OF_0_2 = "0039"
+"""`agentjobs migrate` converts a database with this revision."""
 
 
 def known_revisions() -> list[str]:
@@ -38,22 +41,33 @@ async def newer_revision(db: Database) -> str | None:
 
 
 async def is_behind(db: Database) -> bool:
-    """Whether migrations are due. Raises SchemaTooNew if the program cannot run on the schema."""
+    """Whether migrations are due. Raises SchemaTooNew or SchemaTooOld if the program can neither
+    run on the schema nor migrate it."""
     revision = await current_revision(db)
     return revision is None or is_older(revision)
 
 
 def is_older(revision: str) -> bool:
-    """Whether migrations follow it. Raises SchemaTooNew if the program cannot run on it."""
+    """Whether migrations follow it. Raises like `is_behind`."""
     known = known_revisions()
-    if revision in known[:-1]:
+    if revision in {LAST_OF_0_2, *known[:-1]}:
         return True
+    if is_of_0_2(revision):
+        raise SchemaTooOld(
+            f"the database has schema {revision} of an earlier version; install agentjobs 0.2.0 and"
+            " run its `agentjobs migrate`, then run that of this version"
+        )
     if not _supports(revision, known[-1]):
         raise SchemaTooNew(
             f"the database has schema {revision}, but this program supports up to {known[-1]}; "
             "start the version of agentjobs that migrated it, or a later one"
         )
     return False
+
+
+def is_of_0_2(revision: str) -> bool:
+    """Whether 0.2.0 or an earlier version migrated the database last."""
+    return revision < BASELINE
 
 
 def _supports(revision: str | None, own: str) -> bool:

@@ -92,7 +92,8 @@ def schema_of(columns: Iterable[Any], indexes: Iterable[Any]) -> Schema:
         if row["table_name"] != _VERSION_TABLE:
             column = Column(row["type"], bool(row["is_required"]), row["default_value"])
             tables.setdefault(row["table_name"], {})[row["name"]] = column
-    return Schema(tables, {row["name"]: row["sql"] for row in indexes})
+    # SQLite returns a statement as it was written.
+    return Schema(tables, {row["name"]: " ".join(row["sql"].split()) for row in indexes})
 
 
 async def read_schema(db: Database) -> Schema:

@@ -41,7 +41,7 @@ async def insert_platform(
     connection = (await add_connection(harness.db, keys, name, new)).connection
     await write(
         harness.db,
-        "UPDATE forge_connections SET account = :account, error = :error,"
+        "UPDATE platform_connections SET account = :account, error = :error,"
         " commit_name = :commit_name, commit_email = 'bot@example.org' WHERE id = :id",
         id=connection.id,
         account=make_text("agentjobs-bot"),

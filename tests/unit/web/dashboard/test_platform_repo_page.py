@@ -148,7 +148,9 @@ async def test_a_repository_that_was_never_fetched_says_so(platform_dashboard):
 
 async def test_an_invalid_platform_url_is_not_a_link(platform_dashboard):
     await write(
-        platform_dashboard.db, "UPDATE forge_connections SET url = :url", url="javascript:alert(1)"
+        platform_dashboard.db,
+        "UPDATE platform_connections SET url = :url",
+        url="javascript:alert(1)",
     )
     await write(
         platform_dashboard.db, "UPDATE pulls SET url = :url", url=f"javascript:alert(2){PAYLOAD}"

@@ -24,7 +24,7 @@ MANY = {
     "workers": ("id", {}),
     "findings": ("id", {"version": "version || :number"}),
     "dependencies": ("position", {}),
-    "forge_connections": ("id", {"name": "name || :number"}),
+    "platform_connections": ("id", {"name": "name || :number"}),
     "environment_builds": ("id", {}),
     "trackers": ("id", {"name": "name || :number"}),
 }

@@ -10,10 +10,11 @@ import msgspec
 
 from agentjobs.app.settings_checks import check_features
 from agentjobs.cli.admin import Admin, load_settings, with_store
+from agentjobs.cli.backup.target import running_on
 from agentjobs.cli.output import print_note
-from agentjobs.store.database import Engine
+from agentjobs.store.database import Engine, StoreError
 from agentjobs.store.opening import open_unchecked
-from agentjobs.store.revisions import current_revision
+from agentjobs.store.revisions import LAST_OF_0_2, current_revision
 from agentjobs_runtime.settings import Settings
 
 
@@ -46,7 +47,10 @@ async def _stored_revision(settings: Settings) -> str | None:
         settings.effective_database_url, listen=False, direct_url=settings.database_direct_url
     )
     try:
-        return await current_revision(db)
+        revision = await current_revision(db)
+        if revision == LAST_OF_0_2 and (host := await running_on(db)):
+            raise StoreError(f"services on {host} use this database; stop them all first")
+        return revision
     finally:
         await db.close()
 

@@ -30,7 +30,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database, StoreError
 from agentjobs.store.opening import open_unchecked
 from agentjobs.store.restore import dumped_tables, load_postgresql, prepare_sqlite
-from agentjobs.store.revisions import is_behind, is_older
+from agentjobs.store.revisions import is_behind, is_of_0_2, is_older
 from agentjobs.webhooks.restored_deliveries import hold_statement
 from agentjobs_runtime.clock import iso_utc, now_ms
 from agentjobs_runtime.settings import Settings
@@ -44,6 +44,11 @@ async def restore(
         require_owner(place)
     print_note("Checking the backup")
     backup = await asyncio.to_thread(open_backup, directory)
+    if is_of_0_2(backup.revision):
+        raise StoreError(
+            "the backup was made by agentjobs 0.2; restore it with agentjobs 0.2.0, then run"
+            " `agentjobs migrate` of this version"
+        )
     needs_migration = is_older(backup.revision)
     _require_engine(settings, backup)
     if not without_key:

@@ -97,7 +97,7 @@ async def _tables_in_use(settings: Settings, dumped_tables: list[str], *, force:
         tables = sorted(known & {*actual.tables, *await _version_table(db)})
         if tables and not force:
             raise StoreError(f"the database already has the table {tables[0]}; {_FORCE}")
-        if {"processes", "workers"} <= set(tables) and (host := await _running_on(db)):
+        if {"processes", "workers"} <= set(tables) and (host := await running_on(db)):
             raise StoreError(f"services on {host} use this database; stop them all first")
         return tables
     finally:
@@ -109,7 +109,8 @@ async def _version_table(db: Database) -> list[str]:
     return [] if row is None else ["alembic_version"]
 
 
-async def _running_on(db: Database) -> str | None:
+async def running_on(db: Database) -> str | None:
+    """The machine of a process that uses the database."""
     row = await db.fetch_one(
         "SELECT hostname FROM (SELECT hostname, heartbeat_at FROM processes"
         " UNION ALL SELECT hostname, heartbeat_at FROM workers) p"

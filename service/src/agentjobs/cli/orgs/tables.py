@@ -16,7 +16,7 @@ _IS_MEMBER = f"IN (SELECT user_id FROM memberships WHERE {_IN_ORGANIZATION})"
 
 _TENANT_TABLES = (
     # Rows of connections, jobs, repositories, deliveries and members.
-    TenantTable(name="forge_hints", parent="forge_connections", column="connection_id"),
+    TenantTable(name="platform_hints", parent="platform_connections", column="connection_id"),
     # Pages of few rows where a row is large: a chunk of a log is up to 64 KiB, kept work 32 MiB,
     # an artifact 10 MiB, the log of a build 256 KiB, a graph many megabytes.
     _job_table(name="job_logs", key=("job_id", "sequence"), rows_per_page=20),
@@ -30,7 +30,7 @@ _TENANT_TABLES = (
     TenantTable(
         name="platform_outages",
         key=("key",),
-        where=f"(key IN (SELECT id FROM forge_connections WHERE {_IN_ORGANIZATION})"
+        where=f"(key IN (SELECT id FROM platform_connections WHERE {_IN_ORGANIZATION})"
         f" OR key IN (SELECT id FROM repos WHERE {_IN_ORGANIZATION})"
         f" OR key IN (SELECT waits_for FROM jobs WHERE {_IN_ORGANIZATION}))",
     ),
@@ -70,7 +70,9 @@ _TENANT_TABLES = (
     TenantTable(name="jobs", unexported=("credential_hash",)),
     TenantTable(name="trackers", unexported=("sealed",)),
     TenantTable(name="findings"),
-    TenantTable(name="forge_connections", unexported=("sealed", "hook_sealed", "signing_sealed")),
+    TenantTable(
+        name="platform_connections", unexported=("sealed", "hook_sealed", "signing_sealed")
+    ),
     TenantTable(name="repo_imports"),
     TenantTable(name="repos"),
     TenantTable(name="environment_builds", rows_per_page=20, unexported=("credential_hash",)),

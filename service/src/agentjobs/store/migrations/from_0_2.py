@@ -1,0 +1,52 @@
+"""Converts a database of 0.2.0 at its last revision to the baseline, in one transaction.
+
+No process of the service may run meanwhile: 0.2.0 does not know the new tables.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from agentjobs.store.migrations.run_statements import run_statements
+from agentjobs.store.revisions import BASELINE
+
+_STEPS: Mapping[str, str] = {
+    "connections to platforms": """
+        ALTER TABLE forge_connections RENAME TO platform_connections;
+        DROP INDEX forge_connections_names;
+        CREATE UNIQUE INDEX platform_connections_names
+            ON platform_connections (organization_id, name) WHERE removed_at IS NULL;
+        /*postgresql ALTER INDEX forge_connections_pkey RENAME TO platform_connections_pkey */;
+        /*postgresql ALTER TABLE platform_connections
+            RENAME CONSTRAINT forge_connections_organization_id_fkey
+            TO platform_connections_organization_id_fkey */;
+    """,
+    "events of platforms": """
+        ALTER TABLE forge_hints RENAME TO platform_hints;
+        DROP INDEX forge_hints_age;
+        DROP INDEX forge_hints_deliveries;
+        DROP INDEX forge_hints_due;
+        DROP INDEX forge_hints_of_connection;
+        CREATE INDEX platform_hints_age ON platform_hints (received_at);
+        CREATE UNIQUE INDEX platform_hints_deliveries
+            ON platform_hints (connection_id, delivery_id);
+        CREATE INDEX platform_hints_due ON platform_hints (due_at) WHERE due_at IS NOT NULL;
+        CREATE INDEX platform_hints_of_connection ON platform_hints (connection_id, received_at);
+        /*postgresql ALTER INDEX forge_hints_pkey RENAME TO platform_hints_pkey */;
+        /*postgresql ALTER TABLE platform_hints RENAME CONSTRAINT forge_hints_connection_id_fkey
+            TO platform_hints_connection_id_fkey */;
+    """,
+}
+"""The statements of each step, by what it converts."""
+
+_log = logging.getLogger(__name__)
+
+
+def convert(connection: Connection) -> None:
+    for subject, statements in _STEPS.items():
+        started_at = time.monotonic()
+        run_statements(connection, statements)
+        _log.info("converted %s in %.2f s", subject, time.monotonic() - started_at)
+    run_statements(connection, f"UPDATE alembic_version SET version_num = '{BASELINE}'")
