@@ -95,8 +95,8 @@ def test_the_service_recovers_from_a_restart_of_the_database_server(
     lines = [json.loads(line) for line in service.log().splitlines()]
     loggers = [line["logger"] for line in lines if line["level"] != "info"]
     # A busy machine delays the event loop.
-    assert set(loggers) - {"agentjobs_runtime.loop_monitor"} == {"agentjobs_runtime.outage_log"}
-    assert loggers.count("agentjobs_runtime.outage_log") == 1
+    assert set(loggers) - {"agentjobs.loop_monitor"} == {"agentjobs.store.outage_log"}
+    assert loggers.count("agentjobs.store.outage_log") == 1
 
     stoppable_postgres.start()
     wait_until(lambda: post(api) == 202, "the store to be back")

@@ -22,7 +22,7 @@ _WARNING_INTERVAL_SECONDS = 10.0
 _SHOWN_FRAMES = 6
 
 # Operators filter by this name.
-_log = logging.getLogger("agentjobs_runtime.loop_monitor")
+_log = logging.getLogger("agentjobs.loop_monitor")
 
 
 class LoopMonitor:

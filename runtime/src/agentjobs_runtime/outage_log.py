@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 # Operators filter by this name.
-_log = logging.getLogger("agentjobs_runtime.outage_log")
+_log = logging.getLogger("agentjobs.store.outage_log")
 # Loops try again within a second, but a statement that gets no response fails after 30 s only.
 _QUIET_SECONDS = 40.0
 _REMINDER_SECONDS = 300.0
