@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 # Tests start databases, git and sandboxes beside themselves, and many wait for a timeout.
 JOBS   ?= 4
 PYTEST_ARGS ?=
+# One part of the repository, such as worker: only its tests run.
+PART    ?=
 # main is what a person waits for, rest is everything else, all is both: tests/support/suites.py.
 SUITE  ?= main
 MINUTES ?= 10
@@ -20,14 +22,14 @@ IMAGE_ARGS ?=
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
 
-PARTS_main := check run-tests
+PARTS_main := $(if $(PART),,check) run-tests
 PARTS_rest := test-supervisor run-tests
 PARTS_all  := check test-supervisor run-tests
 
 RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
 # Node.js and npm of the development environment: some programs of tests need a newer release than
-# distributions have. tests/conftest.py puts them on PATH too.
+# distributions have. conftest.py puts them on PATH too.
 NODE_BIN  := $(VENV)/node
 WITH_NODE := PATH="$(CURDIR)/$(NODE_BIN):$$PATH" npm_config_update_notifier=false
 # Agents that tests run have their own environment, separate from the service's.
@@ -83,7 +85,7 @@ test-supervisor: $(DEV_STAMP)
 	@cd supervisor && $(WITH_GO) go test -count=1 ./...
 
 run-tests:
-	@$(BIN)/python -m pytest -n $(JOBS) --suite $(SUITE) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --suite $(SUITE) $(PART:%=%/tests) $(PYTEST_ARGS)
 
 test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode, mini-swe-agent and a real small model
 	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)
@@ -166,7 +168,7 @@ docs: $(RUN_STAMP) $(DOCS_STAMP) ## Build the documentation site into site/, wit
 SCHEMA := service/src/agentjobs/store/migrations/schema.json
 schema: system-test $(DEV_STAMP) ## Rewrite the expected schema after a new migration
 	@echo '{"postgresql": {"tables": {}, "indexes": {}}, "sqlite": {"tables": {}, "indexes": {}}}' > $(SCHEMA)
-	@AGENTJOBS_TEST_REWRITE_SCHEMA=1 $(BIN)/python -m pytest -q tests/contract/store/test_schema.py -k expected
+	@AGENTJOBS_TEST_REWRITE_SCHEMA=1 $(BIN)/python -m pytest -q service/tests/contract/store/test_schema.py -k expected
 
 test-docs: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed docs ## Open every page of the documentation site in a browser
 	@$(BIN)/python -m pytest tests/site $(PYTEST_ARGS)

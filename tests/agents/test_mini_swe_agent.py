@@ -1,6 +1,6 @@
 """mini-swe-agent with a scripted model: the Anthropic API, and failures.
 
-`tests/integration/agents` has the run with the OpenAI API.
+`worker/tests/integration/agents` has the run with the OpenAI API.
 """
 
 from pathlib import Path

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.sandbox.test_api_server import *  # noqa: F403 - all tests and fixtures
 from tests.kubernetes.cluster import Cluster
 from tests.support.kubernetes.client import ApiClient
+from worker.tests.integration.sandbox.test_api_server import *  # noqa: F403 - all tests and fixtures
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from agentjobs_kubernetes.cluster_settings import ClusterSettings
 from agentjobs_kubernetes.network_policy import ensure_network_policy
 from agentjobs_kubernetes.orphans import delete_orphans
 from agentjobs_worker.sandbox.protocol import RootImage, SandboxUnavailable
-from tests.integration.sandbox.kubernetes.test_cluster import *  # noqa: F403 - the same tests
-from tests.integration.sandbox.kubernetes.test_cluster import (
+from kubernetes.tests.integration.test_cluster import *  # noqa: F403 - the same tests
+from kubernetes.tests.integration.test_cluster import (
     follow,
     is_gone,
     is_running,

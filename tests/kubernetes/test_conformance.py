@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.sandbox.test_conformance import *  # noqa: F403 - the same tests
+from kubernetes.tests.integration.test_conformance import *  # noqa: F403 - the same tests
 
 # That of conftest.py is used.
 del kubeconfig  # noqa: F821 - imported above

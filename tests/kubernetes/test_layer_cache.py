@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs_kubernetes import layer_cache
-from tests.integration.sandbox.kubernetes.test_layer_cache import *  # noqa: F403 - the same tests
-from tests.integration.sandbox.kubernetes.test_layer_cache import CLAIM
+from kubernetes.tests.integration.test_layer_cache import *  # noqa: F403 - the same tests
+from kubernetes.tests.integration.test_layer_cache import CLAIM
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.volumes import claimed_directory
 from tests.support.kubernetes.pod_sandbox import pod_sandbox

@@ -8,8 +8,7 @@ import pytest
 from agentjobs_kubernetes.cluster import Cluster as Access
 from agentjobs_kubernetes.followed_pod import FollowedPod
 from agentjobs_worker.sandbox.protocol import ImageUnavailable, RootImage
-from tests.acceptance.test_environment_images import push, registry  # noqa: F401 - a fixture
-from tests.integration.sandbox.kubernetes.test_cluster import (  # noqa: F401 - fixtures
+from kubernetes.tests.integration.test_cluster import (  # noqa: F401 - fixtures
     client,
     follow,
     is_running,
@@ -17,6 +16,7 @@ from tests.integration.sandbox.kubernetes.test_cluster import (  # noqa: F401 - 
     settings,
     worker,
 )
+from tests.acceptance.test_environment_images import push, registry  # noqa: F401 - a fixture
 from tests.kubernetes.test_cluster_access import kubeconfig  # noqa: F401 - a fixture
 from tests.kubernetes.test_environments import name  # noqa: F401 - a fixture
 from tests.support.image_registry import PASSWORD, USERNAME, ImageRegistry

@@ -17,7 +17,7 @@ from agentjobs.forges.protocol import (
 )
 from agentjobs_runtime.mirrors.errors import PushRejected
 from agentjobs_runtime.mirrors.publish import push
-from tests.integration.forges.test_conformance import (  # noqa: F401 - the suite's tests
+from service.tests.integration.forges.test_conformance import (  # noqa: F401 - the suite's tests
     test_a_branch_may_have_any_name_that_git_accepts,
     test_a_draft_is_opened_as_a_draft_and_adopted_as_one,
     test_a_follow_up_needs_an_open_pull_request,
@@ -29,7 +29,7 @@ from tests.integration.forges.test_conformance import (  # noqa: F401 - the suit
     test_the_credential_is_not_part_of_the_address,
     test_two_branches_are_two_pull_requests,
 )
-from tests.integration.forges.test_platform_conformance import (  # noqa: F401 - the suite's tests
+from service.tests.integration.forges.test_platform_conformance import (  # noqa: F401 - the suite's tests
     cursor_after,
     test_a_branch_is_deleted_only_where_it_is_expected,
     test_a_follow_up_as_a_draft_is_one_or_notes_why_not,

@@ -9,27 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import PROJECT
+from tests.support.paths import PARTS, PROJECT
 
 SUITES = ("main", "rest", "all")
 # Files of which every test is a main one.
 _ALWAYS = (
     "tests/unit/",
+    *(f"{part}/tests/unit/" for part in PARTS),
     "tests/browser/",
     *(
         f"tests/acceptance/test_{name}.py"
         for name in ("specification", "webhooks", "follow_ups", "crashes", "platforms", "results")
     ),
 )
-_MAIN = (*_ALWAYS, "tests/contract/")
+_MAIN = (*_ALWAYS, "service/tests/contract/")
 # The engines differ in what these promise: transactions, locks, claims and order.
 _BOTH_ENGINES = (
-    "tests/contract/store/",
-    "tests/contract/jobs/test_cut_transactions.py",
-    "tests/contract/jobs/test_queue.py",
-    "tests/contract/jobs/test_rescue.py",
-    "tests/contract/loops/test_lease_loop.py",
-    "tests/contract/webhooks/",
+    "service/tests/contract/store/",
+    "service/tests/contract/jobs/test_cut_transactions.py",
+    "service/tests/contract/jobs/test_queue.py",
+    "service/tests/contract/jobs/test_rescue.py",
+    "service/tests/contract/loops/test_lease_loop.py",
+    "service/tests/contract/webhooks/",
 )
 
 

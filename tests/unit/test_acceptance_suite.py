@@ -28,7 +28,7 @@ def imports(path: Path) -> Iterator[str]:
 def files_of_suite() -> set[Path]:
     """The tests, and everything of this project that they import."""
     files: set[Path] = set()
-    waiting = [*ACCEPTANCE.glob("*.py"), PROJECT / "tests" / "conftest.py"]
+    waiting = [*ACCEPTANCE.glob("*.py"), PROJECT / "conftest.py"]
     while waiting:
         path = waiting.pop()
         if path in files:

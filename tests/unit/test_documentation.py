@@ -158,7 +158,7 @@ def test_every_package_is_in_the_architecture() -> None:
 
 def test_every_test_that_the_security_page_names_exists() -> None:
     page = (PROJECT / "docs" / "security.md").read_text()
-    named = re.findall(r"`((?:tests|bench)/[\w/.]+)(?:::(\w+))?`", page)
+    named = re.findall(r"`((?:\w+/)?(?:tests|bench)/[\w/.]+)(?:::(\w+))?`", page)
     assert len(named) > 30
     missing = [
         f"{path}::{test}"

@@ -1,0 +1,121 @@
+"""The trace of a job is in its row, so that every process continues it, on both databases."""
+
+import asyncio
+
+import pytest
+
+from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.rerun import run_again
+from agentjobs.organizations.authentication import Caller
+from agentjobs_runtime.protocol.outcomes import Failed, Kept, KeptWork
+from agentjobs_runtime.tracing.spans import continue_trace
+from agentjobs_worker.run.trace import record_outcome, run_span
+from service.tests.contract.jobs.test_follow_ups import completed
+from tests.support.jobs import JobHarness
+from tests.support.recorded_spans import recorded_spans
+
+BASE, COMMIT = "1" * 40, "2" * 40
+
+
+def traceparent(digit: str) -> str:
+    return f"00-{digit * 32}-{digit * 16}-01"
+
+
+async def create_in_trace(harness: JobHarness, caller: Caller, digit: str) -> str:
+    with continue_trace("POST /v1/jobs", traceparent(digit)):
+        return await harness.job(caller)
+
+
+async def test_every_worker_continues_the_trace_of_the_request(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    with recorded_spans() as recorded:
+        job_id = await create_in_trace(harness, caller, "a")
+        (request,) = recorded.get_finished_spans()
+
+        lost = await harness.claim("wrk_lost")
+        await start_job(harness.db, lost, BASE)
+        await harness.expire_leases()
+        await rescue_lost_jobs(harness.db, harness.context.settings)
+
+        keeping = await harness.claim("wrk_keeping")
+        await start_job(harness.db, keeping, BASE)
+        kept = Kept(KeptWork(BASE, COMMIT, b"a bundle"))
+        assert await finish_job(harness.db, keeping, kept)
+
+        publishing = await harness.claim("wrk_publishing")
+        claims = (lost, keeping, publishing)
+        for claimed in claims:
+            with run_span(claimed) as run:
+                record_outcome(run, Failed("timeout", "a message"))
+        waits, runs = recorded.get_finished_spans()[1::2], recorded.get_finished_spans()[2::2]
+
+    assert {claimed.id for claimed in claims} == {job_id}
+    assert request.context.trace_id == int("a" * 32, 16)
+    for span in (*waits, *runs):
+        assert span.context.trace_id == request.context.trace_id
+        assert span.parent is not None
+        assert span.parent.span_id == request.context.span_id
+    assert [wait.name for wait in waits] == ["queue"] * 3
+    assert [wait.start_time for wait in waits] == [
+        claimed.queued_at * 1_000_000 for claimed in claims
+    ]
+    assert lost.queued_at == lost.created_at
+    assert lost.queued_at <= keeping.queued_at <= publishing.queued_at
+    assert [run.attributes["agentjobs.attempt"] for run in runs if run.attributes] == [1, 2, 2]
+    assert {run.attributes["error.type"] for run in runs if run.attributes} == {"timeout"}
+
+
+async def test_jobs_that_are_created_together_keep_their_own_traces(harness: JobHarness) -> None:
+    """Several organizations share a transaction, which runs in the context of one of them."""
+    digits = "123456789"
+    callers = {digit: await harness.organization(f"org-{digit}") for digit in digits}
+    without = await harness.organization("without")
+
+    async def create_without() -> str:
+        return await harness.job(without)
+
+    created = [create_in_trace(harness, caller, digit) for digit, caller in callers.items()]
+    await asyncio.gather(*created[:4], create_without(), *created[4:])
+    rows = await harness.db.fetch_all(
+        "SELECT o.name, j.traceparent FROM jobs j JOIN organizations o ON o.id = j.organization_id"
+    )
+    assert {row["name"]: row["traceparent"] for row in rows} == {
+        **{f"org-{digit}": traceparent(digit) for digit in digits},
+        "without": None,
+    }
+
+
+@pytest.mark.parametrize("kind", ["follow-up", "retry"])
+async def test_a_later_job_belongs_to_the_trace_of_its_own_request(
+    harness: JobHarness, kind: str
+) -> None:
+    caller = await harness.organization()
+    with continue_trace("POST /v1/jobs", traceparent("a")):
+        earlier = await completed(harness, caller)
+    with continue_trace("POST", traceparent("b")):
+        if kind == "retry":
+            await run_again(harness.context, caller, earlier)
+        else:
+            body = FollowUpRequest(prompt="Now test it.")
+            await follow_up_job(harness.context, caller, earlier, body)
+    assert (await harness.claim()).traceparent == traceparent("b")
+
+
+async def test_a_job_without_a_request_gets_a_trace_only_while_traces_are_recorded(
+    harness: JobHarness,
+) -> None:
+    caller = await harness.organization()
+    await harness.job(caller)
+    assert (await harness.claim()).traceparent is None
+    with recorded_spans() as recorded:
+        await harness.job(caller)
+        (created,) = recorded.get_finished_spans()
+    parent = (await harness.claim()).traceparent
+    assert parent is not None
+    assert parent.split("-")[1:3] == [
+        f"{created.context.trace_id:032x}",
+        f"{created.context.span_id:016x}",
+    ]

@@ -1,0 +1,237 @@
+"""How a stopped job ends when its agent's work is done but not published, and idle slots."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agentjobs.jobs.queue.claimer import Claimer
+from agentjobs.publishing.context import FinishedWork, ServiceRun
+from agentjobs.store.changes import Changes, Signal
+from agentjobs_runtime.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs_runtime.protocol.outcomes import (
+    Abandoned,
+    Cancelled,
+    Kept,
+    KeptWork,
+    Outage,
+    Outcome,
+    Released,
+    Unreachable,
+)
+from agentjobs_worker.loops import job_loop
+from agentjobs_worker.loops.job_loop import JobLoop, _ActiveJob
+from agentjobs_worker.loops.load_control import LoadControl
+from agentjobs_worker.run.context import RunContext
+from service.tests.unit.jobs.test_plan import JOB
+from tests.support.manual_clock import ManualClock
+
+KEPT = Kept(KeptWork("1" * 40, "2" * 40, b"bundle"))
+
+
+async def stopped(
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Outcome,
+    work: FinishedWork | None,
+    kept: Kept | None = KEPT,
+) -> tuple[_ActiveJob, Outcome]:
+    """A job that is stopped while it publishes its work."""
+    publishes = asyncio.Event()
+
+    async def run_job(run: RunContext) -> Outcome:
+        run.finished_work = work
+        publishes.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def keep(_: ServiceRun, work: FinishedWork | None) -> Kept | None:
+        return None if work is None else kept
+
+    monkeypatch.setattr(job_loop, "run_job", run_job)
+    monkeypatch.setattr(job_loop, "keep_finished_work", keep)
+    tools: Any = SimpleNamespace(service=None)
+    log: Any = None
+    active = _ActiveJob(JOB, 0)
+    running = asyncio.create_task(active.run(tools, log))
+    await publishes.wait()
+    active.stop(outcome)
+    return active, await running
+
+
+async def test_a_drained_worker_keeps_finished_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = FinishedWork("1" * 40, "2" * 40)
+    assert (await stopped(monkeypatch, Released(), work))[1] == KEPT
+    assert (await stopped(monkeypatch, Released(), None))[1] == Released()
+
+
+async def test_a_drained_worker_warns_of_work_that_it_cannot_keep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warned: list[ServiceRun] = []
+
+    async def warn_of_lost_work(run: ServiceRun) -> None:
+        warned.append(run)
+
+    monkeypatch.setattr(job_loop, "warn_of_lost_work", warn_of_lost_work)
+    work = FinishedWork("1" * 40, "2" * 40)
+    assert (await stopped(monkeypatch, Released(), work, None))[1] == Released()
+    assert len(warned) == 1
+    assert (await stopped(monkeypatch, Released(), None, None))[1] == Released()
+    assert len(warned) == 1
+
+
+async def test_a_cancelled_job_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = FinishedWork("1" * 40, "2" * 40)
+    assert (await stopped(monkeypatch, Cancelled(), work))[1] == Cancelled()
+
+
+async def test_a_worker_that_lost_its_claim_can_hand_over_finished_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = FinishedWork("1" * 40, "2" * 40)
+    active, outcome = await stopped(monkeypatch, Abandoned(), work)
+    assert outcome == Abandoned()
+    assert await active.keep_work() == KEPT
+
+
+def _loop(changes: Changes, create_sandboxes: Callable[[Iterable[int]], None]) -> JobLoop:
+    settings = SimpleNamespace(max_job_log_bytes=0)
+    context = SimpleNamespace(db=SimpleNamespace(changes=changes), settings=settings)
+    sandboxes = SimpleNamespace(create=create_sandboxes)
+    tools: Any = SimpleNamespace(context=context, spare_sandboxes=sandboxes)
+    worker: Any = SimpleNamespace(
+        id="wrk_1",
+        tags=(),
+        location="",
+        slots=2,
+        agents=["agent"],
+        sandbox_problem="",
+        extra_lease_seconds=7.0,
+    )
+    free_space: Any = SimpleNamespace(is_low=False)
+    return JobLoop(tools, worker, free_space)
+
+
+async def test_sandboxes_are_created_ahead_when_no_job_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopping = asyncio.Event()
+    created_for: list[int] = []
+
+    def create(slots: Iterable[int]) -> None:
+        created_for.extend(slots)
+        stopping.set()
+
+    async def claim(*_: object) -> list[ClaimedJob]:
+        return []
+
+    monkeypatch.setattr(JobLoop, "_claim", claim)
+    await _loop(Changes(), create).run(stopping)
+    assert sorted(created_for) == [0, 1]
+
+
+@pytest.mark.parametrize(("may_find_more", "looks"), [(True, 2), (False, 1)])
+async def test_a_worker_looks_again_only_if_its_claim_may_have_left_something(
+    monkeypatch: pytest.MonkeyPatch, may_find_more: bool, looks: int
+) -> None:
+    stopping, counted = asyncio.Event(), 0
+
+    async def claim(loop: JobLoop, *_: object) -> list[Any]:
+        nonlocal counted
+        counted += 1
+        loop._claimer.may_find_more = may_find_more
+        return ["job"] if counted == 1 else []
+
+    async def wait(_: Signal, _seconds: float) -> bool:
+        stopping.set()
+        return False
+
+    monkeypatch.setattr(JobLoop, "_claim", claim)
+    monkeypatch.setattr(JobLoop, "_start", lambda *_: None)
+    monkeypatch.setattr(Signal, "wait", wait)
+    await _loop(Changes(), lambda _: None).run(stopping)
+    assert counted == looks
+
+
+async def test_a_job_that_is_announced_during_a_look_causes_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changes, stopping, counted = Changes(), asyncio.Event(), 0
+
+    async def claim(*_: object) -> list[ClaimedJob]:
+        nonlocal counted
+        counted += 1
+        if counted == 2:
+            stopping.set()
+        changes.publish("jobs")
+        return []
+
+    monkeypatch.setattr(job_loop, "_POLL_SECONDS", 600)
+    monkeypatch.setattr(JobLoop, "_claim", claim)
+    async with asyncio.timeout(30):
+        await _loop(changes, lambda _: None).run(stopping)
+
+
+async def test_a_worker_that_is_cut_off_from_a_platform_leaves_jobs_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    away, claims = Unreachable(Outage(LOCAL, "away")), 0
+
+    async def run(*_: object) -> Outcome:
+        return away
+
+    async def store(*_: object) -> bool:
+        return True
+
+    async def claim(*_: object) -> list[ClaimedJob]:
+        nonlocal claims
+        claims += 1
+        return []
+
+    monkeypatch.setattr(_ActiveJob, "run", run)
+    monkeypatch.setattr(JobLoop, "_store", store)
+    monkeypatch.setattr(job_loop, "LogWriter", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(Claimer, "claim", claim)
+    loop = _loop(Changes(), lambda _: None)
+    # A second job that did not have to wait: another worker has reached the platform since.
+    for claims_before in (1, 1):
+        loop._start(JOB)
+        await loop.wait_until_idle()
+        await loop._claim(frozenset(), frozenset())
+        assert claims == claims_before
+
+
+async def test_a_worker_that_lost_a_lease_claims_less_and_for_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, claims = ManualClock(), list[tuple[int, float]]()
+
+    async def run(*_: object) -> Outcome:
+        return Abandoned()
+
+    async def store(*_: object) -> bool:
+        return False
+
+    async def claim(claimer: Claimer, _: object, count: int, *__: object) -> list[ClaimedJob]:
+        claims.append((count, claimer.extra_lease_seconds))
+        return []
+
+    monkeypatch.setattr(_ActiveJob, "run", run)
+    monkeypatch.setattr(JobLoop, "_store", store)
+    monkeypatch.setattr(job_loop, "LogWriter", lambda *_, **__: contextlib.nullcontext())
+    monkeypatch.setattr(Claimer, "claim", claim)
+    loop = _loop(Changes(), lambda _: None)
+    loop._load = LoadControl(2, clock)
+    await loop._claim(frozenset(), frozenset())
+    clock.now = time.monotonic()
+    loop._start(JOB)
+    await loop.wait_until_idle()
+    await loop._claim(frozenset(), frozenset())
+    clock.now += 2
+    await loop._claim(frozenset(), frozenset())
+    # Nothing during the pause, then one job at a time.
+    assert claims == [(2, 7.0), (1, 7.0)]
