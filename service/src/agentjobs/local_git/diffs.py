@@ -1,24 +1,19 @@
 """Diffs between two commits: as files for a page, a single file, or a patch for a terminal.
 
-Only a bounded part of a large diff is read; its counts are still complete.
+Only a bounded part of a large diff is read; its counts are still complete, but for files that git
+takes for binary because of their size.
 """
 
 import asyncio
 import os
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-
-import msgspec
 
 from agentjobs.local_git.bounded_read import read_up_to
 from agentjobs.local_git.history import merge_base
 from agentjobs.local_git.patch import (
-    NOTHING_TO_RECOUNT,
-    Counts,
     Diff,
     DiffBounds,
-    Entry,
     FileDiff,
     parse_diff,
     parse_entries,
@@ -30,30 +25,15 @@ MAX_PATCH_BYTES = 64 * 1024 * 1024
 
 _LISTING_BYTES = 8 * 1024 * 1024
 _PAGE_SECONDS = 5.0
-_RECOUNT_SECONDS = 1.5
-_MAX_CACHED_RECOUNTS = 256
 _OPTIONS = ("-r", "--find-renames", "-l400", "--no-color", "--no-ext-diff", "--no-textconv")
 _LISTING = ("diff-tree", "-z", "--raw", "--numstat", *_OPTIONS, "--end-of-options")
 _PATCH = ("diff-tree", "-p", *_OPTIONS, "--end-of-options")
 _SINCE_ANCESTOR = ("diff-tree", "-p", "--merge-base", *_OPTIONS, "--end-of-options")
 
 
-class _Limits(msgspec.Struct, frozen=True):
-    """Files larger than `threshold` are not compared line by line: git treats them as binary."""
-
-    threshold: str
-    bounds: DiffBounds
-
-    @property
-    def configuration(self) -> Mapping[str, str]:
-        return {"core.bigFileThreshold": self.threshold}
-
-
-_PAGE = _Limits("4m", DiffBounds())
-_ONE_FILE = _Limits(
-    "32m", DiffBounds(files=2, lines=10_000, file_lines=10_000, file_bytes=MAX_SHOWN_DIFF_BYTES)
-)
-_EVERYTHING: Mapping[str, str] = {"core.bigFileThreshold": "512m"}
+# Larger files are not compared line by line: git treats them as binary.
+_CONFIGURATION: Mapping[str, str] = {"core.bigFileThreshold": "4m"}
+_ONE_FILE = DiffBounds(files=2, lines=10_000, file_lines=10_000, file_bytes=MAX_SHOWN_DIFF_BYTES)
 
 
 async def diff_between(
@@ -61,7 +41,7 @@ async def diff_between(
 ) -> Diff:
     """The files that `head` changed since the common ancestor, for a page."""
     start = await merge_base(git_dir, base, head)
-    return await _read(git_dir, (start, head), _PAGE, max_bytes)
+    return await _read(git_dir, (start, head), DiffBounds(), max_bytes)
 
 
 async def file_diff_between(
@@ -78,9 +58,10 @@ async def file_diff_between(
         *_LISTING,
         *ends,
         seconds=_PAGE_SECONDS,
-        configuration=_PAGE.configuration,
+        configuration=_CONFIGURATION,
     )
-    entries = await _entries(listing)
+    # In a thread: parsing the longest list would block the event loop.
+    entries = await asyncio.to_thread(parse_entries, listing)
     entry = next((entry for entry in entries if entry.path == path), None)
     if entry is None:
         return None
@@ -117,13 +98,13 @@ async def read_unified(
         base,
         head,
         # Names with accents are readable.
-        configuration={**_PAGE.configuration, "core.quotePath": "false"},
+        configuration={**_CONFIGURATION, "core.quotePath": "false"},
     )
     return (diff if is_complete else cut_diff(diff, max_bytes)), is_complete
 
 
 async def _read(
-    git_dir: Path, ends: tuple[str, str], limits: _Limits, max_bytes: int, *paths: str
+    git_dir: Path, ends: tuple[str, str], bounds: DiffBounds, max_bytes: int, *paths: str
 ) -> Diff:
     (listing, listed_all), (patch, read_all) = await asyncio.gather(
         *(
@@ -134,12 +115,11 @@ async def _read(
                 *ends,
                 *paths,
                 seconds=_PAGE_SECONDS,
-                configuration=limits.configuration,
+                configuration=_CONFIGURATION,
             )
             for command, limit_bytes in ((_LISTING, _LISTING_BYTES), (_PATCH, max_bytes))
         )
     )
-    recount = await _recount(git_dir, ends, listing, *paths)
     # Without the complete list the lines cannot be assigned to files.
     output = listing + b"\0" + patch if listed_all else listing
     # Parsing a large diff would block the event loop.
@@ -147,41 +127,5 @@ async def _read(
         parse_diff,
         output,
         complete=listed_all and read_all,
-        bounds=limits.bounds,
-        recount=recount,
+        bounds=bounds,
     )
-
-
-async def _entries(listing: bytes) -> list[Entry]:
-    """In a thread: parsing the longest list would block the event loop."""
-    return await asyncio.to_thread(parse_entries, listing)
-
-
-# Commits never change, so results are cached, including that counting took too long.
-_recounts: OrderedDict[tuple[str, ...], Mapping[bytes, Counts] | None] = OrderedDict()
-
-
-async def _recount(
-    git_dir: Path, ends: tuple[str, str], listing: bytes, *paths: str
-) -> Mapping[bytes, Counts] | None:
-    """Line counts of files that are large rather than binary; None if counting takes too long."""
-    uncounted = {entry.name for entry in await _entries(listing) if entry.counts is None}
-    if not uncounted:
-        return NOTHING_TO_RECOUNT
-    key = (*ends, *paths)
-    if key not in _recounts:
-        counted, complete = await read_up_to(
-            _LISTING_BYTES,
-            git_dir,
-            *_LISTING,
-            *ends,
-            *paths,
-            seconds=_RECOUNT_SECONDS,
-            configuration=_EVERYTHING,
-        )
-        entries = await _entries(counted) if complete else []
-        counts = {e.name: e.counts for e in entries if e.counts and e.name in uncounted}
-        _recounts[key] = counts if complete else None
-        while len(_recounts) > _MAX_CACHED_RECOUNTS:
-            _recounts.popitem(last=False)
-    return _recounts[key]

@@ -4,9 +4,8 @@ Keeps a bounded number of lines; counts are complete. Runs nothing.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -33,8 +32,6 @@ _MAX_LINE_CHARACTERS = 4_000
 _INDEX = re.compile(r"^index [0-9a-f]+\.\.([0-9a-f]+)", re.MULTILINE)
 # Of files in a stored diff that are binary, or only renamed.
 _UNKNOWN_BLOB_ID = "0"
-
-NOTHING_TO_RECOUNT: Mapping[bytes, Counts] = MappingProxyType({})
 
 
 class DiffBounds(msgspec.Struct, frozen=True):
@@ -109,13 +106,8 @@ def parse_diff(
     *,
     complete: bool,
     bounds: DiffBounds = DiffBounds(),  # noqa: B008 - frozen
-    recount: Mapping[bytes, Counts] | None = NOTHING_TO_RECOUNT,
 ) -> Diff:
-    """`complete` says whether `output` is complete; a truncated last line is dropped.
-
-    `recount` has the counts of texts that git treated as binary because of their size; None if
-    there was no time to count them.
-    """
+    """`complete` says whether `output` is complete; a truncated last line is dropped."""
     listing, separator, patch = output.partition(b"\0\0")
     if not separator and not complete:
         listing = listing[: listing.rfind(b"\0:") + 1]
@@ -129,7 +121,7 @@ def parse_diff(
         position += entry.sections
         # The last section of a truncated patch may be truncated too, and later ones are missing.
         whole = complete or position < len(sections)
-        file_patch = _FilePatch(entry, own, whole, recount)
+        file_patch = _FilePatch(entry, own, whole)
         files.append(file_patch.parse(bounds, lines_left))
         lines_left -= len(files[-1].lines)
     return _bound(files, complete, bounds)
@@ -151,7 +143,7 @@ def diff_of_files(
         blob_id = index[1] if index else _UNKNOWN_BLOB_ID
         entry = Entry(file.status, old_name, file.path.encode(), counts, blob_id)
         sections = [_BINARY_SECTION] if file.patch is None else _sections(file.patch.encode())
-        patch = _FilePatch(entry, sections, complete or file is not files[-1], NOTHING_TO_RECOUNT)
+        patch = _FilePatch(entry, sections, complete or file is not files[-1])
         shown.append(patch.parse(bounds, lines_left))
         lines_left -= len(shown[-1].lines)
     return _bound(shown, complete, bounds)
@@ -202,21 +194,17 @@ class _FilePatch(msgspec.Struct, frozen=True):
     entry: Entry
     sections: list[bytes]
     whole: bool
-    recount: Mapping[bytes, Counts] | None
 
     def parse(self, bounds: DiffBounds, lines_left: int) -> FileDiff:
-        counts, is_too_large = self.entry.counts, False
-        if counts is None and any(b"\n" + _BINARY in part for part in self.sections):
-            counts = None if self.recount is None else self.recount.get(self.entry.name)
-            is_too_large = self.recount is None or counts is not None
+        counts = self.entry.counts
         lines, all_read = self._lines(bounds, lines_left)
-        complete = self.whole and all_read and not is_too_large
+        complete = self.whole and all_read
         counted = counts is not None or complete
         return FileDiff(
             path=self.entry.path,
             old_path=self.entry.old_path,
             change=self.entry.change,
-            lines=() if is_too_large else lines,
+            lines=lines,
             additions=counts[0] if counts else sum(line.kind == "added" for line in lines),
             deletions=counts[1] if counts else sum(line.kind == "removed" for line in lines),
             complete=complete,
@@ -255,7 +243,7 @@ def _number_lines(section: list[bytes]) -> Iterator[DiffLine]:
             if line.startswith(_NOTED_HEADERS):
                 yield DiffLine("note", _text(line))
             elif line.startswith(_BINARY):
-                yield DiffLine("note", "Binary file not shown")
+                yield DiffLine("note", "Binary or large file not shown")
         elif line.startswith(b"+"):
             yield DiffLine("added", _text(line[1:]), None, new)
             new += 1

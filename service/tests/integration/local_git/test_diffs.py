@@ -2,13 +2,11 @@
 
 import os
 import threading
-from collections import OrderedDict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agentjobs.local_git import diffs
+from agentjobs.local_git import diffs, patch
 from agentjobs.local_git.diffs import diff_between, file_diff_between, read_unified
 from agentjobs.local_git.patch import Entry
 from agentjobs.local_git.unified_diff import parse_unified
@@ -68,51 +66,31 @@ async def test_a_long_list_of_files_does_not_block_other_requests(
         threads.append(threading.current_thread())
         return parse_entries(listing)
 
-    monkeypatch.setattr(diffs, "parse_entries", noted)
+    for module in (diffs, patch):
+        monkeypatch.setattr(module, "parse_entries", noted)
     await diff_between(repository.git_dir, repository.base, head)
     await file_diff_between(repository.git_dir, repository.base, head, "small")
-    # The list, and again with the numbers of large files; then for the one file.
-    assert len(threads) >= 4
+    assert len(threads) >= 2
     assert threading.main_thread() not in threads
 
 
-async def test_a_huge_file_is_counted_but_not_shown_and_the_others_are(
+async def test_a_huge_file_is_shown_like_a_binary_one_and_the_others_are_shown(
     repository: Repository,
 ) -> None:
     head = repository.commit(
-        {"big": "line\n" * MEBIBYTE, "long": b"x" * 5 * MEBIBYTE, "small": "1\n", "bin": b"\0" * 9}
+        {"big": "line\n" * MEBIBYTE, "long": b"x" * MEBIBYTE, "small": "1\n", "bin": b"\0" * 9}
     )
     diff = await diff_between(repository.git_dir, repository.base, head)
     assert {file.path: (file.additions, file.complete, len(file.lines)) for file in diff.files} == {
-        "big": (MEBIBYTE, False, 0),
+        "big": (0, True, 1),
         "bin": (0, True, 1),
-        "long": (1, False, 0),
+        "long": (1, False, 1),
         "small": (1, True, 2),
     }
-    assert (diff.additions, diff.changed_files, diff.complete) == (MEBIBYTE + 2, 4, False)
-    big = await file_diff_between(repository.git_dir, repository.base, head, "big")
-    assert big is not None
-    assert (len(big.lines), big.complete, big.additions) == (10_000, False, MEBIBYTE)
+    assert (diff.additions, diff.changed_files, diff.complete) == (2, 4, False)
     long = await file_diff_between(repository.git_dir, repository.base, head, "long")
     assert long is not None
     assert sum(len(line.text) for line in long.lines) < 5_000
-
-
-async def test_a_file_that_takes_too_long_to_count_is_said_to_be_uncounted(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = diffs.read_up_to
-
-    async def read_late(*arguments: Any, seconds: float, **options: Any) -> tuple[bytes, bool]:
-        data, complete = await read(*arguments, seconds=seconds, **options)
-        return data, complete and seconds != diffs._RECOUNT_SECONDS
-
-    monkeypatch.setattr(diffs, "read_up_to", read_late)
-    # Another test may have counted the same commits, made in the same second.
-    monkeypatch.setattr(diffs, "_recounts", OrderedDict())
-    head = repository.commit({"big": "line\n" * MEBIBYTE, "small": "1\n"})
-    diff = await diff_between(repository.git_dir, repository.base, head)
-    assert [(file.path, file.counted) for file in diff.files] == [("big", False), ("small", True)]
 
 
 async def test_many_files_are_listed_up_to_a_bound_and_counted_beyond(

@@ -173,7 +173,12 @@ async def test_unusual_files_are_shown(server: GitServer, browser: httpx.AsyncCl
     git_output("push", "-q", "--force", str(server.platform.git_dir), "HEAD", cwd=source)
     assert "9999-12-31" in (await get_page(browser, f"{PULLS}/1/commits")).text
     page = await get_page(browser, f"{PULLS}/1/files")
-    for text in ("Binary file not shown", "caf\N{REPLACEMENT CHARACTER}", "/etc/passwd", "empty"):
+    for text in (
+        "Binary or large file not shown",
+        "caf\N{REPLACEMENT CHARACTER}",
+        "/etc/passwd",
+        "empty",
+    ):
         assert text in page.text
 
 

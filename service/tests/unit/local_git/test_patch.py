@@ -61,7 +61,7 @@ def test_a_file_that_became_a_link_takes_both_of_its_sections() -> None:
 def test_a_binary_file_is_named_and_not_shown() -> None:
     patch = b"diff --git a/i b/i\nindex 1..2 100644\nBinary files a/i and b/i differ\n"
     diff = parse_diff(RAW + b"M\0i\0\0" + patch, complete=True)
-    assert diff.files[0].lines == (DiffLine("note", "Binary file not shown"),)
+    assert diff.files[0].lines == (DiffLine("note", "Binary or large file not shown"),)
 
 
 def test_a_cut_diff_keeps_whole_lines_of_the_files_it_reached() -> None:
@@ -115,18 +115,6 @@ def test_the_lines_of_a_page_are_bounded() -> None:
     assert [len(file.lines) for file in diff.files] == [4, 4, 2, 0, 0]
     assert [file.complete for file in diff.files] == [True, True, False, False, False]
     assert (diff.changed_files, diff.additions, diff.complete) == (9, 27, False)
-
-
-def test_a_text_that_git_took_for_binary_because_of_its_size_is_not_called_binary() -> None:
-    patch = b"diff --git a/i b/i\nindex 1..2 100644\nBinary files a/i and b/i differ\n"
-    output = RAW + b"M\0i\0-\t-\ti\0\0" + patch
-    (large,) = parse_diff(output, complete=True, recount={b"i": (7, 2)}).files
-    assert (large.lines, large.additions, large.deletions) == ((), 7, 2)
-    assert (large.complete, large.counted) == (False, True)
-    (uncounted,) = parse_diff(output, complete=True, recount=None).files
-    assert (uncounted.lines, uncounted.complete, uncounted.counted) == ((), False, False)
-    (binary,) = parse_diff(output, complete=True).files
-    assert (binary.lines[0].text, binary.complete) == ("Binary file not shown", True)
 
 
 def test_the_numbers_of_a_renamed_file_are_found_by_its_new_name() -> None:

@@ -111,7 +111,12 @@ async def test_a_job_that_failed_its_check_shows_the_diff_that_its_worker_stored
     assert f"/jobs/{job}/changes" in (await sample_dashboard.viewer.open(f"/jobs/{job}")).links
     page = await sample_dashboard.viewer.open(f"/jobs/{job}/changes")
     assert safety_faults(page) == []
-    for text in ("<b>.py", "first", "Binary file not shown", "Only the first part of this diff"):
+    for text in (
+        "<b>.py",
+        "first",
+        "Binary or large file not shown",
+        "Only the first part of this diff",
+    ):
         assert text in page.text, text
     assert f"/jobs/{job}/changes/file?path=long" in page.links
     file = await sample_dashboard.viewer.open(f"/jobs/{job}/changes/file?path=long")
