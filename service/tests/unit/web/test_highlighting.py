@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs.web.dashboard.text.highlighting import (
-    Language,
     highlight,
     language_named,
     language_of_file,
@@ -29,8 +28,8 @@ def coloured(path: str, *lines: str) -> list[str]:
 def test_python_has_keywords_names_strings_and_comments() -> None:
     (line,) = coloured("a/b.py", 'def f(x: int) -> str: return "<a>" + None  # why')
     assert line == (
-        '<span class="k">def</span> <span class="f">f</span>(x: <span class="t">int</span>) -&gt; '
-        '<span class="t">str</span>: <span class="k">return</span> '
+        '<span class="k">def</span> <span class="f">f</span>(x: <span class="b">int</span>) -&gt; '
+        '<span class="b">str</span>: <span class="k">return</span> '
         '<span class="s">"&lt;a&gt;"</span> + <span class="m">None</span>  '
         '<span class="c"># why</span>'
     )
@@ -49,10 +48,10 @@ def test_a_string_over_several_lines_is_closed_and_opened_on_each() -> None:
     ("path", "line", "expected"),
     [
         ("a.ts", "const a = `x`; // b", '<span class="k">const</span>'),
-        ("a.go", "func main() {}", '<span class="f">main</span>'),
+        ("a.go", "func main() {}", '<span class="k">func</span>'),
         ("a.rs", "fn f<'a>(x: &'a str) {}", '<span class="f">f</span>'),
         ("a.java", "@Override public int x;", '<span class="b">@Override</span>'),
-        ("a.c", '#include "x.h"', '<span class="b">#include</span>'),
+        ("a.c", '#include "x.h"', '<span class="c">#include</span>'),
         ("a.yaml", "name: 1", '<span class="k">name</span>'),
         ("a.sh", "echo $HOME", '<span class="v">$HOME</span>'),
         ("Dockerfile", "FROM scratch", '<span class="k">FROM</span>'),
@@ -102,19 +101,9 @@ def test_no_text_is_lost_or_becomes_markup(path: str, lines: list[str]) -> None:
 @pytest.mark.parametrize(
     "hostile", ["'", '"', "\\", "/*", '"""', "`", "'\\", "@a.", "0x", "#", " "]
 )
-def test_hostile_code_takes_linear_time(suffix: str, hostile: str) -> None:
+def test_hostile_code_is_given_up_at_the_deadline(suffix: str, hostile: str) -> None:
     language = language_of_file(f"x{suffix}")
     assert language is not None
-    line = hostile * (60 // len(hostile))
-    # The first attempt at a quiet moment suffices; a busy machine needs another.
-    assert any(
-        _seconds_for([line] * 1_000, language) < 40 * _seconds_for([line] * 100, language)
-        for _ in range(3)
-    )
-
-
-def _seconds_for(lines: list[str], language: Language) -> float:
-    """CPU time."""
     started = time.thread_time()
-    assert highlight(lines, language) is not None
-    return time.thread_time() - started
+    highlight([hostile * (170 // len(hostile))] * 1_500, language, deadline=started + 0.1)
+    assert time.thread_time() < started + 0.3

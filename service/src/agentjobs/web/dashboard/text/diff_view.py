@@ -10,6 +10,7 @@ from html import escape
 
 import msgspec
 from markupsafe import Markup
+from pygments.lexer import Lexer
 
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
 from agentjobs.web.dashboard.text.diff_rows import (
@@ -19,14 +20,14 @@ from agentjobs.web.dashboard.text.diff_rows import (
     split_rows,
     unified_rows,
 )
-from agentjobs.web.dashboard.text.highlighting import Language, highlight, language_of_file
+from agentjobs.web.dashboard.text.highlighting import highlight, language_of_file
 from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs_runtime.json_fields import copy_fields
 
 MAX_OPEN_LINES = 400
 MAX_PAGE_LINES = 2_000
 MAX_HIGHLIGHTED_FILE_LINES = 1_500
-MAX_HIGHLIGHTED_PAGE_LINES = 4_000
+MAX_HIGHLIGHTED_PAGE_LINES = 2_000
 _HIGHLIGHT_SECONDS = 0.4
 _KEY_LENGTH = 10
 # Columns that fit a narrow window without scrolling.
@@ -156,7 +157,7 @@ class _DiffRenderer:
         texts: list[str],
         html: list[str],
         first: int,
-        language: Language,
+        language: Lexer,
     ) -> None:
         """Each side separately; together they are not valid code."""
         for excluded in ("added", "removed"):

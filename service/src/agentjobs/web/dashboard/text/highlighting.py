@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from html import escape
+from itertools import groupby
+from operator import itemgetter
 from pathlib import PurePosixPath
 
 from pygments.lexer import Lexer
@@ -17,12 +19,9 @@ from pygments.lexers import (
 from pygments.token import STANDARD_TYPES, _TokenType
 from pygments.util import ClassNotFound
 
-from agentjobs.web.dashboard.text.code_scanner import Piece, Scanner, scanner_for
-
 MAX_CHARACTERS = 256 * 1024
 MAX_LINE_LENGTH = 2_000
 
-Language = Scanner | Lexer
 # Pygments' short token names, or their first letter, to the classes in code.css.
 _CLASSES = {
     "kc": "m",
@@ -58,32 +57,17 @@ _CLASSES = {
     "gi": "s",
 }
 _COLOURLESS = frozenset({"text", "output"})
-_SUFFIXES = {
-    "python": ".py",
-    "py": ".py",
-    "javascript": ".js",
-    "js": ".js",
-    "typescript": ".ts",
-    "ts": ".ts",
-    "go": ".go",
-    "rust": ".rs",
-    "java": ".java",
-    "c": ".c",
-    "cpp": ".cpp",
-}
 
 
-def language_of_file(path: str) -> Language | None:
-    name = PurePosixPath(path)
-    return scanner_for(name.suffix) or _lexer_for_file(name.name[-200:])
+def language_of_file(path: str) -> Lexer | None:
+    return _lexer_for_file(PurePosixPath(path).name[-200:])
 
 
 @lru_cache(maxsize=256)
-def language_named(name: str) -> Language | None:
+def language_named(name: str) -> Lexer | None:
     """By the info string of a Markdown code fence."""
-    known = scanner_for(_SUFFIXES.get(name.lower(), ""))
-    if known is not None or not name or len(name) > 40:
-        return known
+    if not name or len(name) > 40:
+        return None
     try:
         return _new_lexer(find_lexer_class_by_name(name))
     except ClassNotFound:
@@ -91,26 +75,24 @@ def language_named(name: str) -> Language | None:
 
 
 def highlight(
-    lines: Sequence[str], language: Language, *, deadline: float = float("inf")
+    lines: Sequence[str], language: Lexer, *, deadline: float = float("inf")
 ) -> list[str] | None:
     """One HTML line for each line; None if it fails or passes `deadline` (`thread_time`)."""
     text = "\n".join(lines)
     if len(text) > MAX_CHARACTERS or any(len(line) > MAX_LINE_LENGTH for line in lines):
         return None
     try:
-        html = _html(_pieces(text, language), deadline)
+        html = _html(text, language, deadline)
     except Exception:  # noqa: BLE001 - a lexer may fail in any way on arbitrary text
         return None
     done = html.split("\n")
     return done if len(done) == len(lines) else None
 
 
-def _html(pieces: Iterator[Piece], deadline: float) -> str:
+def _html(text: str, language: Lexer, deadline: float) -> str:
     html: list[str] = []
-    for count, (css_class, value) in enumerate(pieces):
-        if not count % 64 and time.thread_time() > deadline:
-            raise TimeoutError
-        safe = escape(value, quote=False)
+    for css_class, group in groupby(_pieces(text, language, deadline), itemgetter(0)):
+        safe = escape("".join(value for _, value in group), quote=False)
         if css_class:
             start = f'<span class="{css_class}">'
             # Each line is shown separately, so no span may cross a line end.
@@ -119,11 +101,12 @@ def _html(pieces: Iterator[Piece], deadline: float) -> str:
     return "".join(html)
 
 
-def _pieces(text: str, language: Language) -> Iterator[Piece]:
-    """Yields token by token, because hostile text can make a lexer slow."""
-    if isinstance(language, Scanner):
-        return language.pieces(text)
-    return ((_class_of(kind), value) for _, kind, value in language.get_tokens_unprocessed(text))
+def _pieces(text: str, language: Lexer, deadline: float) -> Iterator[tuple[str, str]]:
+    """Token by token, because hostile text can make a lexer slow."""
+    for _, kind, value in language.get_tokens_unprocessed(text):
+        if time.thread_time() > deadline:
+            raise TimeoutError
+        yield _class_of(kind), value
 
 
 @cache
