@@ -70,14 +70,15 @@ def test_the_image_of_agents_is_reproducible_and_has_what_pods_need(agent_image:
 def test_built_in_agents_run_in_the_image_of_agents_without_the_service(agent_image: str) -> None:
     script = """\
 cd /tmp; printf 'import os\\n' > shop.py; run='/opt/agentjobs/bin/python -I -m'
-$run agentjobs_worker.agents.builtin.lint_fixer; $run cve_fixer; /opt/agentjobs/bin/uv --version
+$run agentjobs_worker.agents.builtin.lint_fixer; $run agentjobs_dependencies.fixes
+/opt/agentjobs/bin/uv --version
 ls /opt/agentjobs/lib/python3*/site-packages"""
     output = run("podman", "run", "--rm", agent_image, "sh", "-c", script)
     assert "violations fixed: 1\n" in output
     # It has all of its modules, and no job.
     assert "the job file cannot be used: " in output
     assert "\nuv 0." in output
-    assert output.split()[-3:] == ["agentjobs", "agentjobs_dependencies", "cve_fixer"]
+    assert output.split()[-2:] == ["agentjobs_dependencies", "agentjobs_worker"]
 
 
 def test_a_container_runs_a_job_without_root_and_ends_on_sigterm(image: str) -> None:

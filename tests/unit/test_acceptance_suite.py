@@ -11,7 +11,7 @@ ACCEPTANCE = PROJECT / "tests" / "acceptance"
 # Changes with every rename of a command or a setting.
 RENAMES = PROJECT / "tests" / "support" / "renames.py"
 CHECKSUMS = PROJECT / "tests" / "data" / "acceptance.sha256"
-INTERNALS = ("agentjobs", "agentjobs_dependencies", "cve_fixer", "sqlite3", "asyncpg")
+INTERNALS = ("agentjobs", "agentjobs_dependencies", "sqlite3", "asyncpg")
 # Knows no table.
 OUTSIDE = PROJECT / "tests" / "support" / "sqlite_file.py"
 

@@ -1,5 +1,5 @@
-"""Manifests and lock files, versions and ranges of package ecosystems.
+"""Manifests and lock files, versions, advisories and fixes of package ecosystems.
 
-Knows neither the service nor the fixer; both import it. Standard library only, because the fixer
-runs in sandboxes that have nothing else.
+Knows no other part of the product. Formats, versions and fixes use the standard library only,
+because the fixer runs in sandboxes that have nothing else.
 """

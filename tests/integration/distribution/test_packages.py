@@ -89,8 +89,8 @@ def test_an_installed_service_has_its_migrations_agents_pages_and_files(
     service: InstalledService, programs: Path
 ) -> None:
     place = (
-        "import agentjobs, agentjobs_worker, cve_fixer;"
-        "print(agentjobs.__file__, agentjobs_worker.__file__, cve_fixer.__file__)"
+        "import agentjobs, agentjobs_worker, agentjobs_dependencies;"
+        "print(agentjobs.__file__, agentjobs_worker.__file__, agentjobs_dependencies.__file__)"
     )
     for file in run(programs / "python", "-c", place, cwd=service.data_dir).split():
         assert Path(file).is_relative_to(programs.parent)

@@ -29,13 +29,13 @@ from agentjobs.repos.configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_dependencies.advisories.severity import is_at_least, rank_of
+from agentjobs_dependencies.fixes.fix import can_fix
 from agentjobs_runtime.agents.definitions import CVE_FIXER
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.cause import Cause, CausingAdvisory, CausingFix
 from agentjobs_runtime.tracing.spans import begin_trace
-from cve_fixer.fix import can_fix
 
 _log = logging.getLogger(__name__)
 # Of one job; the next scan creates a job for the others.

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 import agentjobs_dependencies
-import cve_fixer
+from agentjobs_dependencies import fixes
 from agentjobs_runtime.agents.definitions import CVE_FIXER, Agent
 from agentjobs_runtime.outbound.guard.host_patterns import is_pattern
 from agentjobs_runtime.sandboxes.limits import Limits
@@ -19,10 +19,9 @@ _LINT_FIXER_MODULE = "agentjobs_worker.agents.builtin.lint_fixer"
 _LINT_FIXER = Path(__file__).parent / "builtin" / "lint_fixer.py"
 # The working directory is untrusted and must not provide modules.
 _ISOLATED = ("-I", "-u")
-# A separate program: the sandbox shows its directories and nothing else of the service.
-CVE_FIXER_DIRECTORY = Path(cve_fixer.__path__[0])
-# Its readers of manifests, which import nothing of the service either.
-DEPENDENCIES_DIRECTORY = Path(agentjobs_dependencies.__path__[0])
+# A separate program: the sandbox shows its distribution and nothing of the service.
+CVE_FIXER_DIRECTORY = Path(fixes.__path__[0])
+_DEPENDENCIES_DIRECTORY = Path(agentjobs_dependencies.__path__[0])
 
 
 def builtin_agents(settings: Settings, limits: Limits) -> tuple[Agent, ...]:
@@ -46,7 +45,7 @@ def builtin_agents(settings: Settings, limits: Limits) -> tuple[Agent, ...]:
             lint_fixer,
             id=CVE_FIXER,
             name="CVE fixer",
-            command=_in_image(cve_fixer.__name__) if in_image else _on_worker(script),
+            command=_in_image(fixes.__name__) if in_image else _on_worker(script),
             description="Upgrades packages with known vulnerabilities to safe versions.",
             network=_registry_hosts(settings),
             uses_package_managers=True,
@@ -80,7 +79,6 @@ def python_files() -> tuple[Path, ...]:
         Path(sys.base_prefix).resolve(),
         Path(sys.executable).resolve(),
         _LINT_FIXER.parent,
-        CVE_FIXER_DIRECTORY,
-        DEPENDENCIES_DIRECTORY,
+        _DEPENDENCIES_DIRECTORY,
     }
     return tuple(sorted(path for path in paths if not paths & set(path.parents)))

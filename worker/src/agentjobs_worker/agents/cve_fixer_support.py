@@ -14,7 +14,7 @@ import msgspec
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_worker.agents import installation
 
-# Read by `cve_fixer/run_tool.py`, which imports nothing of the service.
+# Read by `agentjobs_dependencies/fixes/run_tool.py`, which imports nothing of the service.
 TOOLS_VARIABLE = "AGENTJOBS_FIXER_TOOLS"
 
 # What cannot be fixed without each tool, and how to install it.

@@ -141,7 +141,10 @@ def test_a_preset_runs_the_program_of_the_image() -> None:
 
 @pytest.mark.parametrize(
     ("agent_id", "module"),
-    [("lint-fixer", "agentjobs_worker.agents.builtin.lint_fixer"), ("cve-fixer", "cve_fixer")],
+    [
+        ("lint-fixer", "agentjobs_worker.agents.builtin.lint_fixer"),
+        ("cve-fixer", "agentjobs_dependencies.fixes"),
+    ],
 )
 def test_a_built_in_agent_runs_with_the_python_of_the_image(agent_id: str, module: str) -> None:
     agent = catalog().get(agent_id)

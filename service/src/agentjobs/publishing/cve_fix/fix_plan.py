@@ -9,9 +9,9 @@ from agentjobs.advisories.version_choice import Candidate, Choice
 from agentjobs.jobs.auto_trigger_rows import FixKey
 from agentjobs.publishing.cve_fix.exposure import Exposure, Location, location_of
 from agentjobs_dependencies.advisories.severity import is_at_least
+from agentjobs_dependencies.fixes.fix import can_fix
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import JobFailed
-from cve_fixer.fix import can_fix
 
 _LOWEST_SEVERITY = "low"
 _MAX_REASONS = 10

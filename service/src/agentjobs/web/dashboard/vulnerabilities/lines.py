@@ -11,7 +11,7 @@ from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
 from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
-from cve_fixer.fix import can_fix
+from agentjobs_dependencies.fixes.fix import can_fix
 
 _ACTIVE = ("queued", "running")
 
