@@ -12,14 +12,10 @@ def demo() -> None:
     import tempfile
     from pathlib import Path
 
-    from agentjobs.cli.demo.screen import screen_for
     from agentjobs.cli.demo.steps import run_demo
 
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    with (
-        tempfile.TemporaryDirectory(
-            prefix="agentjobs-demo-", ignore_cleanup_errors=True
-        ) as directory,
-        screen_for(is_interactive) as screen,
-    ):
-        asyncio.run(run_demo(Path(directory), screen, stay_open=is_interactive))
+    with tempfile.TemporaryDirectory(
+        prefix="agentjobs-demo-", ignore_cleanup_errors=True
+    ) as directory:
+        asyncio.run(run_demo(Path(directory), stay_open=is_interactive))

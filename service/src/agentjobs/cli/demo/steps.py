@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.cli.demo import sample
+from agentjobs.cli.demo import sample, screen
 from agentjobs.cli.demo.receiver import Receiver, running_receiver
-from agentjobs.cli.demo.screen import Screen
 from agentjobs.cli.demo.service import DemoFailed, DemoService, running_service
 from agentjobs_client import AsyncClient, Job
 
@@ -27,7 +26,7 @@ class _Pull(msgspec.Struct):
     diff: str
 
 
-async def run_demo(directory: Path, screen: Screen, *, stay_open: bool) -> None:
+async def run_demo(directory: Path, *, stay_open: bool) -> None:
     stop = _stop_signal()
     screen.step("Create a repository with lint problems")
     await sample.make_repository(directory / "shop")
@@ -36,19 +35,17 @@ async def run_demo(directory: Path, screen: Screen, *, stay_open: bool) -> None:
     screen.step("Start the service: agentjobs up")
     async with running_receiver() as receiver, running_service(directory / "data") as service:
         screen.plain(service.base_url)
-        steps = asyncio.create_task(_run_steps(service, receiver, directory / "shop", screen))
+        steps = asyncio.create_task(_run_steps(service, receiver, directory / "shop"))
         await _first_of(steps, stop)
         if stop.done():
             return
         if stay_open:
-            await _show_next_steps(service, screen)
+            await _show_next_steps(service)
             await stop
             screen.step("Stopped. All files of the demo were deleted")
 
 
-async def _run_steps(
-    service: DemoService, receiver: Receiver, repository: Path, screen: Screen
-) -> None:
+async def _run_steps(service: DemoService, receiver: Receiver, repository: Path) -> None:
     screen.step("Create an API key: agentjobs keys create")
     key = await service.command("keys", "create", "--name=demo", "--git-write")
     screen.plain(key)
@@ -56,7 +53,7 @@ async def _run_steps(
     screen.step(f"Connect the repository: agentjobs repos connect {repository.name}")
     await service.command("repos", "connect", str(repository), f"--name={sample.FULL_NAME}")
     async with AsyncClient(service.base_url, key) as client:
-        await _until_ready(client, screen)
+        await _until_ready(client)
 
         screen.step(f"Add a webhook: agentjobs webhooks add {receiver.url}")
         receiver.secret = await service.command("webhooks", "add", receiver.url)
@@ -66,18 +63,18 @@ async def _run_steps(
         screen.plain(f'{{"repo": "{sample.FULL_NAME}", "agent": "{AGENT}"}}')
         created_at = time.monotonic()
         receipt = await client.create_job(sample.FULL_NAME, AGENT)
-        job = await _watch(client, receipt.job_id, screen)
+        job = await _watch(client, receipt.job_id)
         seconds = time.monotonic() - created_at
 
     if job.status != "completed" or job.pr_url is None:
         reason = f"{job.error.code}: {job.error.message}" if job.error else job.status
         raise DemoFailed(f"the job did not complete: {reason}")
-    await _show_deliveries(receiver, screen)
-    await _show_pull_request(service, job, seconds, screen)
+    await _show_deliveries(receiver)
+    await _show_pull_request(service, job, seconds)
 
 
-async def _until_ready(client: AsyncClient, screen: Screen) -> None:
-    screen.status(f"{sample.FULL_NAME} is being indexed")
+async def _until_ready(client: AsyncClient) -> None:
+    screen.plain(f"{sample.FULL_NAME} is being indexed")
     give_up_at = time.monotonic() + _READY_SECONDS
     while time.monotonic() < give_up_at:
         for repo in await client.repos():
@@ -88,21 +85,21 @@ async def _until_ready(client: AsyncClient, screen: Screen) -> None:
     raise DemoFailed(f"{sample.FULL_NAME} was not indexed within {_READY_SECONDS:g} s")
 
 
-async def _watch(client: AsyncClient, job_id: str, screen: Screen) -> Job:
+async def _watch(client: AsyncClient, job_id: str) -> Job:
     """Shows the log and status changes, and returns the finished job."""
-    log = asyncio.create_task(_show_log(client, job_id, screen))
+    log = asyncio.create_task(_show_log(client, job_id))
     try:
         async for job in client.watch(job_id):
             if job.is_finished:
                 # Show the end of the log before the final status.
                 await log
-            screen.status(f"{job_id} is {job.status}")
+            screen.plain(f"{job_id} is {job.status}")
     finally:
         log.cancel()
     return job
 
 
-async def _show_log(client: AsyncClient, job_id: str, screen: Screen) -> None:
+async def _show_log(client: AsyncClient, job_id: str) -> None:
     unfinished = ""
     async for text in client.logs(job_id, follow=True):
         *lines, unfinished = (unfinished + text).split("\n")
@@ -112,7 +109,7 @@ async def _show_log(client: AsyncClient, job_id: str, screen: Screen) -> None:
         screen.log(unfinished)
 
 
-async def _show_deliveries(receiver: Receiver, screen: Screen) -> None:
+async def _show_deliveries(receiver: Receiver) -> None:
     screen.step("Webhook deliveries")
     expected = {"job.completed", "pr.review_requested"}
     try:
@@ -127,20 +124,18 @@ async def _show_deliveries(receiver: Receiver, screen: Screen) -> None:
         raise DemoFailed(reason) from None
 
 
-async def _show_pull_request(
-    service: DemoService, job: Job, seconds: float, screen: Screen
-) -> None:
+async def _show_pull_request(service: DemoService, job: Job, seconds: float) -> None:
     number = str(job.pr_number)
     output = await service.command("pulls", "show", sample.FULL_NAME, number, "--json")
     pull = msgspec.json.decode(output, type=_Pull)
     screen.step(f"Pull request, opened {seconds:.1f} s after the job was created")
     screen.text(f"{pull.title}\n\n{pull.body.strip()}\n")
-    screen.diff(pull.diff.rstrip("\n"))
+    screen.text(pull.diff.rstrip("\n"))
     screen.step("URL of the pull request")
     screen.plain(str(job.pr_url))
 
 
-async def _show_next_steps(service: DemoService, screen: Screen) -> None:
+async def _show_next_steps(service: DemoService) -> None:
     screen.step("Open the dashboard (this link works once, within 10 minutes)")
     screen.plain(await service.command("users", "sign-in-link", "admin@localhost"))
     screen.step("Merge the pull request")
