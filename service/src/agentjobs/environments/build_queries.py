@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, struct_of
 from agentjobs_runtime.environments.key import CacheFile, EnvironmentRequest, count_matching
 
 # Of one repository, so that the table stays small.
@@ -137,25 +137,5 @@ async def states_at(db: Database, location: str) -> dict[str, State]:
 
 
 def build_from_row(row: Row) -> Build:
-    return Build(
-        id=row["id"],
-        organization_id=row["organization_id"],
-        repo_id=row["repo_id"],
-        state=row["state"],
-        reason=row["reason"],
-        location=row["location"],
-        branch=row["branch"],
-        commit=row["commit_id"],
-        request_key=row["request_key"],
-        key=row["key"],
-        files=msgspec.json.decode(row["cache_files"], type=tuple[CacheFile, ...]),
-        image=row["image"],
-        image_digest=row["image_digest"],
-        size_bytes=row["size_bytes"],
-        setup_ms=row["setup_ms"],
-        hits=row["hits"],
-        error=row["error"],
-        created_at=row["created_at"],
-        finished_at=row["finished_at"],
-        used_at=row["used_at"],
-    )
+    files = msgspec.json.decode(row["cache_files"], type=tuple[CacheFile, ...])
+    return struct_of(row, Build, commit=row["commit_id"], files=files)

@@ -10,10 +10,11 @@ from agentjobs.environments.repo_settings import retire
 from agentjobs.environments.secret_definition import Purpose, SecretDefinition, SecretUsage
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import Sealed, SealingKeys
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.brokered_host import BrokeredHost
 from agentjobs_runtime.environments.images.model import RegistryCredential
+from agentjobs_runtime.json_fields import copy_fields
 from agentjobs_runtime.problems import Problem
 
 
@@ -85,16 +86,9 @@ async def open_proxy_secrets(db: Database, keys: SealingKeys, repo_id: str) -> l
     hosts = []
     for row in await _of_repo(db, repo_id, "proxy"):
         usage = msgspec.json.decode(row["usage"], type=SecretUsage)
+        secret = _open_row(keys, row)
         hosts.append(
-            BrokeredHost(
-                name=row["name"],
-                host=row["host"],
-                header=usage.header,
-                secret=_open_row(keys, row),
-                path_prefix=usage.path_prefix,
-                methods=usage.methods,
-                kind=usage.kind,
-            )
+            copy_fields(usage, BrokeredHost, name=row["name"], host=row["host"], secret=secret)
         )
     return hosts
 
@@ -218,16 +212,7 @@ async def _delete(
 
 
 def _secret(row: Row) -> EnvironmentSecret:
-    return EnvironmentSecret(
-        definition=SecretDefinition(
-            name=row["name"],
-            purpose=row["purpose"],
-            repo_id=row["repo_id"],
-            host=row["host"],
-            usage=msgspec.json.decode(row["usage"], type=SecretUsage),
-        ),
-        repo=row["repo"],
-        key_id=row["key_id"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
+    usage = msgspec.json.decode(row["usage"], type=SecretUsage)
+    return struct_of(
+        row, EnvironmentSecret, definition=struct_of(row, SecretDefinition, usage=usage)
     )

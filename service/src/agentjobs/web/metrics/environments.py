@@ -6,11 +6,10 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agentjobs.store.database import Database, Row
-from agentjobs_runtime.clock import DAY_MS, SECOND_MS, elapsed_ms
+from agentjobs.web.metrics.finished import FinishedRows
+from agentjobs_runtime.clock import DAY_MS, SECOND_MS
 from agentjobs_runtime.identifiers import first_id_at
 
-# Finished builds are read again for this long, because commits may be late.
-_OVERLAP_MS = 60 * SECOND_MS
 _SETUP_SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
 
 
@@ -44,10 +43,7 @@ class EnvironmentMetrics:
             registry=registry,
         )
         self._lock = asyncio.Lock()
-        self._created_at = elapsed_ms()
-        # By the clock of the database, which the first scrape reads.
-        self._since: int | None = None
-        self._counted: dict[str, int] = {}
+        self._new = FinishedRows("finished_at")
 
     async def refresh(self, db: Database) -> None:
         # Two concurrent scrapes would count the same builds twice.
@@ -67,21 +63,17 @@ class EnvironmentMetrics:
         self._bytes.set(sum(row["size"] for row in rows if row["state"] == "ready"))
 
     async def _read_finished(self, db: Database, now: int) -> None:
-        if self._since is None:
-            self._since = now - (elapsed_ms() - self._created_at)
-        rows = await db.fetch_all(
-            "SELECT id, error, setup_ms, finished_at FROM environment_builds"
-            # The index on identifiers: the rows contain logs, and reading all of them is slow.
-            " WHERE id >= :first_id AND finished_at > :since",
-            first_id=first_id_at("env", max(self._since - DAY_MS, 0)),
-            since=self._since,
-        )
-        for row in rows:
-            if row["id"] not in self._counted:
-                self._counted[row["id"]] = row["finished_at"]
-                self._count(row)
-        self._since = since = max(self._since, now - _OVERLAP_MS)
-        self._counted = {build: at for build, at in self._counted.items() if at > since}
+        async def read(since: int) -> list[Row]:
+            return await db.fetch_all(
+                "SELECT id, error, setup_ms, finished_at FROM environment_builds"
+                # The index on identifiers: the rows contain logs, and reading all is slow.
+                " WHERE id >= :first_id AND finished_at > :since",
+                first_id=first_id_at("env", max(since - DAY_MS, 0)),
+                since=since,
+            )
+
+        for row in await self._new.new(now, read):
+            self._count(row)
 
     def _count(self, row: Row) -> None:
         self._finished.labels("failed" if row["error"] else "ready").inc()

@@ -10,10 +10,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from agentjobs.store.database import Database, Row
 from agentjobs.web.metrics.agents import AgentMetrics
-from agentjobs_runtime.clock import SECOND_MS, elapsed_ms
+from agentjobs.web.metrics.finished import FinishedRows
+from agentjobs_runtime.clock import SECOND_MS
 
-# Finished jobs are read again for this long, because commits may be late.
-_OVERLAP_MS = 60 * SECOND_MS
 _WAIT_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600)
 _DURATION_SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 1800, 3600, 7200)
 
@@ -47,10 +46,7 @@ class JobMetrics:
         )
         self._agents = AgentMetrics(registry)
         self._lock = asyncio.Lock()
-        self._created_at = elapsed_ms()
-        # By the clock of the database, which the first scrape reads.
-        self._since: int | None = None
-        self._counted: dict[str, int] = {}
+        self._new = FinishedRows("completed_at")
 
     async def refresh(self, db: Database) -> None:
         # Two concurrent scrapes would count the same jobs twice.
@@ -73,20 +69,15 @@ class JobMetrics:
         self._oldest.set(waited_ms / SECOND_MS)
 
     async def _read_finished(self, db: Database, now: int) -> None:
-        if self._since is None:
-            self._since = now - (elapsed_ms() - self._created_at)
-        rows = await db.fetch_all(
-            "SELECT id, agent, status, error_code, queued_at, started_at, completed_at, usage"
-            " FROM jobs"
-            " WHERE completed_at > :since",
-            since=self._since,
-        )
-        for row in rows:
-            if row["id"] not in self._counted:
-                self._counted[row["id"]] = row["completed_at"]
-                self._count(row)
-        self._since = since = max(self._since, now - _OVERLAP_MS)
-        self._counted = {job: at for job, at in self._counted.items() if at > since}
+        async def read(since: int) -> list[Row]:
+            return await db.fetch_all(
+                "SELECT id, agent, status, error_code, queued_at, started_at, completed_at, usage"
+                " FROM jobs WHERE completed_at > :since",
+                since=since,
+            )
+
+        for row in await self._new.new(now, read):
+            self._count(row)
 
     def _count(self, row: Row) -> None:
         self._finished.labels(row["status"], row["error_code"] or "").inc()
