@@ -49,21 +49,21 @@ class Run:
             mirror=self.mirror / ".git",
             log=SimpleNamespace(note=self.notes.append, redact=str),
             job=SimpleNamespace(id="job_1", agent="edit", credential="", connection_id="fcn_1"),
+            warn=self.warn,
         )
 
         async def load_connection(*_: object) -> Any:
             return SimpleNamespace(signing=self.signing)
 
-        async def warn(_: object, text: str) -> None:
-            self.warnings.append(text)
-
         async def check_claim(_: object) -> None:
             pass
 
         monkeypatch.setattr(platform_signing, "load_connection", load_connection)
-        monkeypatch.setattr(platform_signing, "warn", warn)
         monkeypatch.setattr(HostedRepo, "check_claim", check_claim)
         monkeypatch.setattr("agentjobs.publishing.retry.BACKOFF_SECONDS", ())
+
+    async def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
     async def sign(self) -> PushedWork:
         repo = HostedRepo(self.context, self.harness.forge, self.harness.repo)
