@@ -254,8 +254,8 @@ OF_PUBLISHING: dict[str, Mutant] = {
         (
             Edit(
                 "agentjobs/jobs/queue/claim.py",
-                'branch=row["branch"],',
-                'branch=row["branch"] + str(row["fence"]),',
+                "attempt=row",
+                'branch=row["branch"] + str(row["fence"]), attempt=row',
             ),
             Edit(
                 "agentjobs/publishing/hosted_repo.py",
