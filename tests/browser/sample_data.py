@@ -63,7 +63,7 @@ class SampleData:
             "/settings/webhooks/delivery-log/": self.delivery,
             "/settings/webhooks/": self.endpoint,
             "/settings/api-keys/": self.key,
-            "/settings/forges/": self.connection,
+            "/settings/platforms/": self.connection,
             "/settings/trackers/": self.tracker,
         }
         return next((identifier for begin, identifier in ids.items() if path.startswith(begin)), "")

@@ -350,8 +350,8 @@ def _environment_of(platform: HostedPlatform) -> dict[str, str]:
 
 def _connect(service: Service, platform: HostedPlatform) -> None:
     server = platform.server
-    service.admin("forges", "add", server.platform, "--url", server.url, typed=server.token)
-    service.admin("forges", "connect", server.platform, SHOP)
+    service.admin("platforms", "add", server.platform, "--url", server.url, typed=server.token)
+    service.admin("platforms", "connect", server.platform, SHOP)
 
 
 async def _migrate(url: str) -> None:

@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitTransport
-from agentjobs.forges.gitea.adapter import Gitea
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import RepoAddress
+from agentjobs.platforms.connection import Connection
+from agentjobs.platforms.git_transport import GitTransport
+from agentjobs.platforms.gitea.adapter import Gitea
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import RepoAddress
 from agentjobs_runtime.outbound.guard.sessions import new_session
 from tests.platforms.live_server import ADMIN, LiveServer, call
-from tests.support.forge_adapters import BRANCHES, LOOPBACK, ForgeHarness
 from tests.support.git_commands import git_output
+from tests.support.platform_adapters import BRANCHES, LOOPBACK, AdapterHarness
 from tests.support.service import wait_until
 
 BOT = "agentjobs-bot"
 
 
 @dataclass
-class LiveHarness(ForgeHarness):
+class LiveHarness(AdapterHarness):
     """`git_dir` is a copy whose branches `push` sends to the server."""
 
     server: LiveServer = field(kw_only=True)

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.protocol import (
+from agentjobs.platforms.protocol import (
     STATUS_NAME,
     Comment,
     CommentCursor,
     CommitStatus,
-    ForgeError,
+    PlatformError,
     RepoAddress,
     StatusState,
 )
 from agentjobs_runtime.mirrors.errors import PushRejected
 from agentjobs_runtime.mirrors.publish import push
-from service.tests.integration.forges.test_conformance import (  # noqa: F401 - the suite's tests
+from service.tests.integration.platforms.test_conformance import (  # noqa: F401 - the suite's tests
     test_a_branch_may_have_any_name_that_git_accepts,
     test_a_draft_is_opened_as_a_draft_and_adopted_as_one,
     test_a_follow_up_needs_an_open_pull_request,
@@ -29,7 +29,7 @@ from service.tests.integration.forges.test_conformance import (  # noqa: F401 - 
     test_the_credential_is_not_part_of_the_address,
     test_two_branches_are_two_pull_requests,
 )
-from service.tests.integration.forges.test_platform_conformance import (  # noqa: F401 - the suite's tests
+from service.tests.integration.platforms.test_platform_conformance import (  # noqa: F401 - the suite's tests
     cursor_after,
     test_a_branch_is_deleted_only_where_it_is_expected,
     test_a_follow_up_as_a_draft_is_one_or_notes_why_not,
@@ -37,8 +37,8 @@ from service.tests.integration.forges.test_platform_conformance import (  # noqa
 )
 from tests.platforms.harness import BOT, LiveHarness, live_harness, new_adapter
 from tests.platforms.live_server import ADMIN, LiveServer, call
-from tests.support.forge_adapters import BRANCHES, make_template
 from tests.support.git_commands import commit_files, git_output
+from tests.support.platform_adapters import BRANCHES, make_template
 from tests.support.service import wait_until
 
 
@@ -54,7 +54,7 @@ async def harness(server: LiveServer, template: Path) -> AsyncIterator[LiveHarne
 
 
 async def fault_of(request: Any) -> str:
-    with pytest.raises(ForgeError) as raised:
+    with pytest.raises(PlatformError) as raised:
         await request
     return raised.value.fault
 
@@ -157,7 +157,7 @@ async def test_a_pull_request_is_shown_as_it_is_now(harness: LiveHarness) -> Non
     harness.close(opened.number)
     assert (await harness.platform.pull(harness.repo, opened.number)).state == "closed"
     for is_follow_up in (False, True):
-        with pytest.raises(ForgeError, match="was closed without merging"):
+        with pytest.raises(PlatformError, match="was closed without merging"):
             await harness.open(is_follow_up=is_follow_up)
 
 
@@ -174,7 +174,7 @@ async def test_a_merged_pull_request_has_the_head_that_was_merged(
     later = make_commit(harness, tmp_path / "tree", BRANCHES[0])
     harness.push_commit(later, BRANCHES[0])
     assert (await harness.platform.pull(harness.repo, opened.number)).head_commit == merged
-    with pytest.raises(ForgeError, match="was merged before"):
+    with pytest.raises(PlatformError, match="was merged before"):
         await harness.open(head_commit=later, is_follow_up=True)
     assert (await harness.open(head_commit=later)).number > opened.number
 
@@ -220,12 +220,12 @@ async def test_drafts_and_conflicts_are_not_merged(harness: LiveHarness) -> None
         await harness.platform.merge_pull(harness.repo, number, method="merge", head_commit=head)
 
     draft = await harness.open(second, draft=True)
-    with pytest.raises(ForgeError, match=r"(?i)work in progress") as raised:
+    with pytest.raises(PlatformError, match=r"(?i)work in progress") as raised:
         await merge(draft.number, second)
     assert raised.value.fault == "refused"
     await merge((await harness.open(first)).number, first)
     harness.act(ADMIN, "PATCH", f"/pulls/{draft.number}", {"title": "Ready"})
-    with pytest.raises(ForgeError, match="conflicts") as raised:
+    with pytest.raises(PlatformError, match="conflicts") as raised:
         await merge(draft.number, second)
     assert raised.value.fault == "refused"
 
@@ -238,10 +238,10 @@ async def test_a_branch_of_the_same_name_in_a_fork_is_ignored(
     server.push(harness.git_dir, fork, BRANCHES[0], login="eve")
     body = {"head": f"eve:{BRANCHES[0]}", "base": "main", "title": "Not ours"}
     foreign = harness.act("eve", "POST", "/pulls", body)
-    assert await harness.forge.pull_of_branch(harness.repo, BRANCHES[0]) is None
+    assert await harness.adapter.pull_of_branch(harness.repo, BRANCHES[0]) is None
     opened = await harness.open()
     assert opened.number != foreign["number"]
-    existing = await harness.forge.pull_of_branch(harness.repo, BRANCHES[0])
+    existing = await harness.adapter.pull_of_branch(harness.repo, BRANCHES[0])
     assert existing is not None
     assert existing.number == opened.number
 

@@ -100,14 +100,14 @@ def shop(
     full_name = server.new_repository(owner)["full_name"]
     tree = make_repository(directory / "tree", FILES)
     server.push(tree, full_name, "HEAD:refs/heads/main")
-    poll = {"AGENTJOBS_FORGE_POLL_SECONDS": POLL_SECONDS}
+    poll = {"AGENTJOBS_PLATFORM_POLL_SECONDS": POLL_SECONDS}
     with running_service(directory, server.authorities, **poll) as connected:
         service = connected.service
         service.admin("webhooks", "add", deliveries.url)
         service.admin("trackers", "add", "issues", "--link-back")
         added = json.loads(
             service.admin(
-                *("forges", "add", "gitea", "--url", server.url, "--json"),
+                *("platforms", "add", "gitea", "--url", server.url, "--json"),
                 typed=server.new_token(BOT),
             )
         )
@@ -116,7 +116,7 @@ def shop(
             server.person(login)
         shop.act(ADMIN, "PUT", "/collaborators/grace", {"permission": "write"})
         shop.act(ADMIN, "PUT", "/collaborators/rea", {"permission": "read"})
-        service.admin("forges", "connect", "gitea", full_name)
+        service.admin("platforms", "connect", "gitea", full_name)
         connected.api.wait_ready(full_name)
         wait_until(lambda: webhook_of(shop)["state"] == "registered", "the webhook")
         yield shop
@@ -124,7 +124,7 @@ def shop(
 
 def webhook_of(shop: Shop) -> dict[str, Any]:
     """What the service knows about the webhook that it registers."""
-    listed = shop.connected.service.admin("forges", "webhooks", "gitea", "--json")
+    listed = shop.connected.service.admin("platforms", "webhooks", "gitea", "--json")
     (webhook,) = json.loads(listed)["webhooks"]
     return dict(webhook)
 
@@ -186,12 +186,12 @@ def test_a_webhook_that_was_deleted_is_registered_again(shop: Shop) -> None:
     (hook,) = shop.act(ADMIN, "GET", "/hooks")
     assert hook["active"]
     shop.act(ADMIN, "DELETE", f"/hooks/{hook['id']}")
-    shop.connected.service.admin("forges", "check", "gitea")
+    shop.connected.service.admin("platforms", "check", "gitea")
     wait_until(lambda: shop.act(ADMIN, "GET", "/hooks"), "the webhook")
     # A complete one is kept.
     (again,) = shop.act(ADMIN, "GET", "/hooks")
     checked_at = webhook_of(shop)["checked_at"]
-    shop.connected.service.admin("forges", "check", "gitea")
+    shop.connected.service.admin("platforms", "check", "gitea")
     wait_until(lambda: webhook_of(shop)["checked_at"] != checked_at, "the check")
     assert [row["id"] for row in shop.act(ADMIN, "GET", "/hooks")] == [again["id"]]
     shop.connected.wait_indexed(shop.full_name, shop.push({"app.py": "x = 3\n"}))
@@ -286,8 +286,8 @@ def test_a_repository_and_its_owner_are_followed_when_they_are_renamed(shop: Sho
 def test_commits_are_signed_with_a_key_that_the_account_has(shop: Shop) -> None:
     service = shop.connected.service
     token = shop.server.new_token(BOT, (*SCOPES, "write:user"))
-    service.admin("forges", "rotate-token", "gitea", typed=token)
-    service.admin("forges", "signing", "gitea", "ssh")
+    service.admin("platforms", "rotate-token", "gitea", typed=token)
+    service.admin("platforms", "signing", "gitea", "ssh")
     (key,) = call(shop.server.person(BOT).api, "GET", "/user/keys")
     assert key["key"].startswith("ssh-ed25519 ")
     job = shop.finish_job()

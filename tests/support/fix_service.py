@@ -11,10 +11,10 @@ from agentjobs.advisories import rows
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.scans import DueScan, scan_repository
 from agentjobs.advisories.version_choice import RegistryVersionChooser
-from agentjobs.forges.protocol import RepoAddress
 from agentjobs.inventory.indexing import claim_due, index_repository, pom_fetcher
 from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.auto_trigger import reconcile
+from agentjobs.platforms.protocol import RepoAddress
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo
 from agentjobs.repos.thresholds import set_organization_threshold
@@ -66,9 +66,9 @@ async def fix_runs(
 
 def repo_of(run: ServiceRun) -> HostedRepo:
     """On the platform `local`, where it has no pull requests."""
-    forge: Any = None
+    adapter: Any = None
     address = RepoAddress(run.job.organization, run.job.repo, run.job.repo_id)
-    return HostedRepo(run, forge, address)
+    return HostedRepo(run, adapter, address)
 
 
 async def _trigger_jobs(

@@ -101,14 +101,14 @@ class LivePlatform:
         """Connect the platform and its repository with the command line."""
         added = self.add_to(service, "--org", org)
         self.hook_url, self.hook_secret = added["hook_url"], added["hook_secret"]
-        service.admin("forges", "connect", self.platform, self.shop.full_name, "--org", org)
+        service.admin("platforms", "connect", self.platform, self.shop.full_name, "--org", org)
 
     def add_to(self, service: Service, *options: str) -> dict[str, Any]:
         if isinstance(self.server, GitHubServer):
             app = self.server.app
             numbers = ("--app-id", str(app.id), "--installation-id", str(app.installation_id))
             options = (*options, *numbers, "--private-key-file", "-")
-        command = ("forges", "add", self.platform, "--url", self.server.url, "--json")
+        command = ("platforms", "add", self.platform, "--url", self.server.url, "--json")
         added: dict[str, Any] = json.loads(service.admin(*command, *options, typed=self.credential))
         return added
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
 from agentjobs.local_git.repositories import import_repository, path
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.organizations import Organization, create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
-from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.platforms.protocol import PullRequestRequest, RepoAddress
+from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
@@ -41,8 +41,8 @@ class Platform:
         return path(self.settings.repositories_path, self.repo.repo_id)
 
     @property
-    def forge(self) -> LocalForge:
-        return LocalForge(self.db, "http://127.0.0.1:1", PUBLIC_URL, holds_credential)
+    def adapter(self) -> LocalPlatform:
+        return LocalPlatform(self.db, "http://127.0.0.1:1", PUBLIC_URL, holds_credential)
 
     def head(self, ref: str = "main") -> str:
         return git_output("rev-parse", ref, cwd=self.git_dir)
@@ -73,7 +73,7 @@ class Platform:
         self, branch: str, files: Mapping[str, str | bytes], **fields: object
     ) -> int:
         commit = self.propose(branch, files)
-        opened = await self.forge.open_pull_request(
+        opened = await self.adapter.open_pull_request(
             self.repo, CREDENTIAL, self.request(branch, commit, **fields)
         )
         return opened.number

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from agentjobs.forges.http.client import RetryBudget
+from agentjobs.platforms.http.client import RetryBudget
 
 
 class ManualClock:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError, Issue
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import Issue, PlatformError
 
 
 class MemoryIssues:
@@ -11,7 +11,7 @@ class MemoryIssues:
 
     def __init__(self) -> None:
         self.issues = {("acme/shop", 12): "The cart is empty", ("acme/notes", 1): "Elsewhere"}
-        self.error: ForgeError | None = None
+        self.error: PlatformError | None = None
         self.comments: list[tuple[str, int, str]] = []
         self.requested_connections: list[str] = []
 
@@ -24,7 +24,7 @@ class MemoryIssues:
             raise self.error
         title = self.issues.get((full_name, number))
         if title is None:
-            raise ForgeError("no such thing", "gone")
+            raise PlatformError("no such thing", "gone")
         url = f"https://git.example.com/{full_name}/issues/{number}"
         return Issue(full_name, number, title, "Please\x00 mend it.", ("bug",), url)
 

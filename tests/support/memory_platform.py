@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from agentjobs.connections.adapters import NewPlatform, Platforms
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitTransport
-from agentjobs.forges.protocol import (
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.connection import Connection
+from agentjobs.platforms.git_transport import GitTransport
+from agentjobs.platforms.protocol import (
     Account,
-    ForgeError,
     Platform,
+    PlatformError,
     RemoteRepository,
     RepoAddress,
 )
-from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database
 from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.outbound.guard.addresses import AllowList
@@ -29,9 +29,9 @@ class MemoryRepositories:
     available: list[RemoteRepository] = field(default_factory=list)
     accepted: set[str] = field(default_factory=lambda: {"good-token"})
     account: Account = field(default_factory=lambda: Account("agentjobs-bot", is_own=True))
-    fault: ForgeError | None = None
+    fault: PlatformError | None = None
     signing_keys: list[str] = field(default_factory=list)
-    key_fault: ForgeError | None = None
+    key_fault: PlatformError | None = None
     requests: list[str] = field(default_factory=list)
 
     def adapter(self, connection: Connection, credential: str, *_: object) -> Platform:
@@ -69,7 +69,7 @@ class MemoryPlatform(Platform):
             key = repo.external_id or repo.full_name.lower()
             if key in (repository.external_id, repository.full_name.lower()):
                 return repository
-        raise ForgeError(f"There is no repository {repo.full_name}.", "gone")
+        raise PlatformError(f"There is no repository {repo.full_name}.", "gone")
 
     async def identity_of(self, login: str) -> Identity | None:
         self._request(f"identity_of {login}")
@@ -86,4 +86,4 @@ class MemoryPlatform(Platform):
         if self._table.fault is not None:
             raise self._table.fault
         if self._credential not in self._table.accepted:
-            raise ForgeError("Bad credentials.", "unauthorized")
+            raise PlatformError("Bad credentials.", "unauthorized")

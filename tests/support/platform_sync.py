@@ -11,27 +11,6 @@ import msgspec
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.connections.repositories import connect_repositories
-from agentjobs.forges.comments import NewerComments
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.hooks import HookEvent
-from agentjobs.forges.protocol import (
-    Account,
-    BranchPull,
-    Comment,
-    CommentCursor,
-    CommentKind,
-    CommitStatus,
-    ForgeError,
-    Issue,
-    MergeMethod,
-    Platform,
-    PullRequest,
-    PullRequestRequest,
-    RemoteHook,
-    RemotePull,
-    RemoteRepository,
-    RepoAddress,
-)
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue.finish import finish_job
@@ -45,6 +24,27 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.platform_sync.sync import PlatformSync
+from agentjobs.platforms.comments import NewerComments
+from agentjobs.platforms.connection import Connection
+from agentjobs.platforms.hooks import HookEvent
+from agentjobs.platforms.protocol import (
+    Account,
+    BranchPull,
+    Comment,
+    CommentCursor,
+    CommentKind,
+    CommitStatus,
+    Issue,
+    MergeMethod,
+    Platform,
+    PlatformError,
+    PullRequest,
+    PullRequestRequest,
+    RemoteHook,
+    RemotePull,
+    RemoteRepository,
+    RepoAddress,
+)
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_runtime.clock import now_ms
@@ -69,7 +69,7 @@ class FakeHooks:
     rows: list[RemoteHook] = field(default_factory=list)
     secrets: dict[str, str] = field(default_factory=dict)
     app_hook: RemoteHook | None = None
-    faults: dict[str, ForgeError] = field(default_factory=dict)
+    faults: dict[str, PlatformError] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
 
     async def shared(self) -> RemoteHook | None:
@@ -119,7 +119,7 @@ class FakePlatform:
     repos: dict[str, RemoteRepository] = field(default_factory=dict)
     pulls: dict[int, RemotePull] = field(default_factory=dict)
     posted: list[tuple[int, Comment]] = field(default_factory=list)
-    faults: dict[str, ForgeError] = field(default_factory=dict)
+    faults: dict[str, PlatformError] = field(default_factory=dict)
     permission_faults: dict[str, BaseException] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
     replies: list[tuple[str, int, str]] = field(default_factory=list)
@@ -152,12 +152,12 @@ class FakePlatform:
                 return remote
             if not repo.external_id and repo.full_name == remote.full_name:
                 return remote
-        raise ForgeError("Not Found", "gone")
+        raise PlatformError("Not Found", "gone")
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         self._request("pull", repo)
         if number not in self.pulls:
-            raise ForgeError("Not Found", "gone")
+            raise PlatformError("Not Found", "gone")
         return self.pulls[number]
 
     async def merge_pull(
@@ -168,7 +168,7 @@ class FakePlatform:
         assert method in self.merge_methods
         pull = self.pulls[number]
         if pull.head_commit != head_commit or pull.state != "open":
-            raise ForgeError("Not mergeable", "refused")
+            raise PlatformError("Not mergeable", "refused")
         self.pulls[number] = msgspec.structs.replace(pull, state="merged")
         if "lost_merge" in self.faults:
             raise self.faults["lost_merge"]

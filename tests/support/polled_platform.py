@@ -7,20 +7,20 @@ from pathlib import Path
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.connections.repositories import connect_repositories
-from agentjobs.forges.git_transport import GitTransport
 from agentjobs.jobs.context import JobsContext
 from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync.sync import PlatformSync
+from agentjobs.platforms.git_transport import GitTransport
 from agentjobs.store.database import Database
 from agentjobs_runtime.outbound.guard.sessions import new_session
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from agentjobs_worker.agents.catalog import Catalog
-from tests.support.forge_adapters import LOOPBACK, connection_to, credential_of
 from tests.support.forge_servers.contract_server import ContractServer
+from tests.support.platform_adapters import LOOPBACK, connection_to, credential_of
 
 
 @contextlib.asynccontextmanager

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import aiohttp
 
-from agentjobs.forges.git_transport import GitTransport
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.platforms.git_transport import GitTransport
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.webhooks.untrusted_http.pool import Origin, Progress, connect
 from agentjobs_runtime.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs_runtime.outbound.egress.tunnel import open_tunnel
@@ -179,7 +179,7 @@ async def _try_all() -> dict[str, dict[str, int]]:
         arrived: Counter[str] = Counter()
         async with _listening(arrived):
             for host in HOSTS * ROUNDS:
-                with contextlib.suppress(OSError, aiohttp.ClientError, ForgeError):
+                with contextlib.suppress(OSError, aiohttp.ClientError, PlatformError):
                     await attempt(host)
         counts[way] = dict(arrived)
     return counts

@@ -7,8 +7,8 @@ listed here instead, and nothing else of it.
 from collections.abc import Mapping, Sequence
 
 # The first words of a command line, and what replaces them.
-COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {}
-SETTINGS: dict[str, str] = {}
+COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {("forges",): ("platforms",)}
+SETTINGS: dict[str, str] = {"AGENTJOBS_FORGE_POLL_SECONDS": "AGENTJOBS_PLATFORM_POLL_SECONDS"}
 
 
 def rename_command(arguments: Sequence[str]) -> list[str]:

@@ -65,8 +65,8 @@ _RULES = (
         re.compile(r"GH007|private email address"),
         "GitHub does not accept the email address of the commit",
         "unset `author_email` and `committer_email`, so that commits carry the no-reply address"
-        " of the connection's account (`agentjobs forges check` shows it), or set them to a public"
-        " address of it",
+        " of the connection's account (`agentjobs platforms check` shows it), or set them to a"
+        " public address of it",
     ),
     _Rule(
         re.compile(
@@ -79,7 +79,7 @@ _RULES = (
     _Rule(
         re.compile(r"signature|signed|GPG", re.IGNORECASE),
         "the platform accepts only signed commits",
-        f"sign them (`agentjobs forges signing`), or {_EXEMPT}",
+        f"sign them (`agentjobs platforms signing`), or {_EXEMPT}",
     ),
     _Rule(re.compile(r"GH013"), "a ruleset of the repository refuses the push", _EXEMPT),
     _Rule(
@@ -93,7 +93,7 @@ _RULES = (
             re.IGNORECASE,
         ),
         "the platform does not accept the author of the commit",
-        "`agentjobs forges check` shows whom commits name: let the connection's account use an"
+        "`agentjobs platforms check` shows whom commits name: let the connection's account use an"
         " address that the rule accepts, or set `author_name`, `author_email`, `committer_name` and"
         " `committer_email`",
     ),

@@ -70,7 +70,7 @@ BOUNDS = {
     "log_retention_days": (0, _ANY),
     "job_retention_days": (0, _ANY),
     "delivery_retention_days": (0, _ANY),
-    "forge_poll_seconds": (1, 86_400),
+    "platform_poll_seconds": (1, 86_400),
     "index_memory_mib": (256, _MAX_MIB),
     "index_timeout_seconds": (1, 86_400),
     "setup_seconds": (1, 86_400),

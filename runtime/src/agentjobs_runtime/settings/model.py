@@ -103,7 +103,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     oidc_join_organization: str = "default"
     oidc_email_domains: list[str] = []
 
-    forge_poll_seconds: float = 300
+    platform_poll_seconds: float = 300
     mention: str = "agentjobs"
     delete_branches: bool = True
     commit_statuses: bool = True

@@ -40,7 +40,7 @@ def refuse(remarks: str, reason: str = DECLINED) -> str:
         ),
         (
             printed.GITHUB_SIGNATURES,
-            ("only signed commits", "verified signatures", "`agentjobs forges signing`"),
+            ("only signed commits", "verified signatures", "`agentjobs platforms signing`"),
         ),
         (
             printed.GITHUB_PROTECTED,
@@ -56,7 +56,7 @@ def refuse(remarks: str, reason: str = DECLINED) -> str:
         (printed.GITLAB_FILE_RULE, ("a push rule", "deploy/dfc.keystore", "change the rule")),
         (
             printed.GITLAB_EMAIL_RULE,
-            ("author of the commit", "agentjobs@localhost", "forges check", "author_email"),
+            ("author of the commit", "agentjobs@localhost", "platforms check", "author_email"),
         ),
         ("no agents on Fridays", ("the push was refused", DECLINED, "no agents on Fridays")),
     ],

@@ -5,8 +5,8 @@ from pathlib import Path
 import aiohttp
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.forges.git_transport import GitTransport
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.git_transport import GitTransport
 from agentjobs.store.database import Database
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.sessions import load_tls_context, new_session

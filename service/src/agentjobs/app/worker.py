@@ -18,7 +18,7 @@ from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.publishing.context import ServiceTools
-from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.tickets.resolve import Tickets
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.mirrors.checkout_limits import MIB, CheckoutLimits
@@ -108,7 +108,7 @@ async def _job_tools(
         stack.push_async_callback(registry.close)
         keys, allowed = SealingKeys.load(settings), allowed_of(settings)
         platforms = platforms_of(context.db, settings, session, certificates)
-        forge = _local_forge(context, git_url, certificates)
+        adapter = _local_platform(context, git_url, certificates)
         environments = await environments_of(
             context, sandbox, workspaces, mirrors, allowed, certificates
         )
@@ -117,7 +117,7 @@ async def _job_tools(
         service = ServiceTools(
             context=context,
             mirrors=mirrors,
-            forges={forge.platform: forge},
+            builtin_adapters={adapter.platform: adapter},
             platforms=platforms,
             tickets=Tickets(context.db, keys, session, platforms),
             keys=keys,
@@ -157,9 +157,9 @@ def _checkout_limits(settings: Settings) -> CheckoutLimits:
     )
 
 
-def _local_forge(context: JobsContext, git_url: str, certificates: Path | None) -> LocalForge:
+def _local_platform(context: JobsContext, git_url: str, certificates: Path | None) -> LocalPlatform:
     public_url = context.settings.effective_public_url
-    return LocalForge(context.db, git_url, public_url, may_write_branch, certificates)
+    return LocalPlatform(context.db, git_url, public_url, may_write_branch, certificates)
 
 
 def _image_programs(settings: Settings, sandbox: Sandbox) -> ImagePrograms | None:

@@ -64,7 +64,9 @@ COMMANDS = {
     "users": Command("users:users", "Manage users, roles and sign-in."),
     "keys": Command("keys:keys", "Manage API keys."),
     "repos": Command("repos:repos", "Manage connected repositories."),
-    "forges": Command("forges:forges", "Manage connections to GitHub, GitLab, Gitea and Forgejo."),
+    "platforms": Command(
+        "platforms:platforms", "Manage connections to GitHub, GitLab, Gitea and Forgejo."
+    ),
     "trackers": Command("trackers.commands:trackers", "Manage ticket trackers (issues and Jira)."),
     "agents": Command("agents:agents", "List and check agent types."),
     "advisories": Command(
@@ -105,6 +107,9 @@ class LazyGroup(TyperGroup):
     def resolve_command(
         self, ctx: Any, args: list[str]
     ) -> tuple[str | None, TyperCommand | TyperGroup | None, list[str]]:
+        # The name in 0.2.0; for one release.
+        if args[:1] == ["forges"]:
+            args = ["platforms", *args[1:]]
         name, listed, rest = super().resolve_command(ctx, args)
         command = load_command(name) if name is not None and listed is not None else None
         return name, command, rest

@@ -10,16 +10,16 @@ from functools import partial
 import aiohttp
 
 from agentjobs.connections.connections import open_credential
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.git_transport import GitTransport
-from agentjobs.forges.gitea.adapter import Gitea
-from agentjobs.forges.github.adapter import GitHub
-from agentjobs.forges.github.app import TokenCache
-from agentjobs.forges.gitlab.adapter import GitLab
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.http.traffic import TrafficRegistry
-from agentjobs.forges.protocol import ForgeError, Platform
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.connection import Connection
+from agentjobs.platforms.git_transport import GitTransport
+from agentjobs.platforms.gitea.adapter import Gitea
+from agentjobs.platforms.github.adapter import GitHub
+from agentjobs.platforms.github.app import TokenCache
+from agentjobs.platforms.gitlab.adapter import GitLab
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.http.traffic import TrafficRegistry
+from agentjobs.platforms.protocol import Platform, PlatformError
 from agentjobs.store.database import Database
 from agentjobs_runtime.problems import Problem
 
@@ -50,19 +50,19 @@ class Platforms:
     async def adapter_for(
         self, connection_id: str, retry_budget: RetryBudget | None = None
     ) -> Platform:
-        """An adapter for one operation. Raises ForgeError if the connection was removed or its
+        """An adapter for one operation. Raises PlatformError if the connection was removed or its
         credential cannot be decrypted."""
         try:
             connection, credential = await open_credential(self._db, self._keys, connection_id)
         except Problem as problem:
             is_gone = problem.code == "forge_not_found"
-            raise ForgeError(problem.message, "gone" if is_gone else "unusable") from None
+            raise PlatformError(problem.message, "gone" if is_gone else "unusable") from None
         return await self.with_credential(connection, credential, retry_budget)
 
     async def with_credential(
         self, connection: Connection, credential: str, retry_budget: RetryBudget | None = None
     ) -> Platform:
-        """For a connection that may not be stored yet. Raises ForgeError for plain HTTP."""
+        """For a connection that may not be stored yet. Raises PlatformError for plain HTTP."""
         await self._git_transport.refuse_plain_http(connection.url)
         new_platform = self._adapters[connection.platform]
         return new_platform(

@@ -3,7 +3,7 @@
 Pure functions.
 """
 
-from agentjobs.forges.connection import Connection
+from agentjobs.platforms.connection import Connection
 from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.git.signing import fingerprint
 from agentjobs_runtime.settings import Settings

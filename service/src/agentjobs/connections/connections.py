@@ -20,10 +20,10 @@ from agentjobs.connections.validate import (
     validate_platform,
     validate_url,
 )
-from agentjobs.forges.connection import Connection, ConnectionKind
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.connection import Connection, ConnectionKind
 from agentjobs.store.database import Database, IntegrityError, Row, struct_of
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import now_ms

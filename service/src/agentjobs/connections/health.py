@@ -4,7 +4,7 @@ Columns `account`, `commit_name`, `commit_email`, `error`, `checked_at`, `away_f
 `resting_until` and `hook_seen_at` of `platform_connections`.
 """
 
-from agentjobs.forges.protocol import Account
+from agentjobs.platforms.protocol import Account
 from agentjobs.store.database import Transaction
 from agentjobs.store.leases import backoff_ms
 from agentjobs_runtime.clock import SECOND_MS, now_ms

@@ -13,10 +13,10 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import find_connection
 from agentjobs.connections.hook_urls import reason_unreachable
 from agentjobs.connections.verify import problem_from
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository, RepoAddress
 from agentjobs.organizations import audit
+from agentjobs.platforms.connection import Connection
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import Platform, PlatformError, RemoteRepository, RepoAddress
 from agentjobs.repos.hook_rows import request_hooks
 from agentjobs.repos.names import validate_platform_name
 from agentjobs.repos.platform_rows import NewPlatformRepo, insert_platform_repo
@@ -61,7 +61,7 @@ async def list_available(
     try:
         platform = await platforms.adapter_for(connection.id, retry_budget)
         remotes = [remote async for remote in platform.repositories()]
-    except ForgeError as error:
+    except PlatformError as error:
         raise problem_from(error) from None
     return [
         AvailableRepository(
@@ -95,7 +95,7 @@ async def connect_repositories(
         if names is None:
             remotes = [remote async for remote in platform.repositories()]
             return [await connecting.try_connect(remote) for remote in remotes]
-    except ForgeError as error:
+    except PlatformError as error:
         raise problem_from(error) from None
     limit = asyncio.Semaphore(_MAX_CONCURRENT_LOOKUPS)
 
@@ -138,7 +138,7 @@ class _Connecting:
         try:
             address = RepoAddress(self.organization, validate_platform_name(name), repo_id="")
             remote = await platform.repository(address)
-        except ForgeError as error:
+        except PlatformError as error:
             return ConnectResult(name, problem=problem_from(error))
         except Problem as problem:
             return ConnectResult(name, problem=problem)

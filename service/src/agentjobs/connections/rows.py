@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.forges.connection import Connection
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import Sealed
+from agentjobs.platforms.connection import Connection
 from agentjobs.repos.hook_rows import make_due
 from agentjobs.repos.sync_requests import retry_failed_syncs
 from agentjobs.store.database import Database, Transaction
@@ -17,7 +17,7 @@ from agentjobs_runtime.problems import Problem
 def not_found(name: str) -> Problem:
     return Problem(
         "forge_not_found",
-        f"There is no connection {name!r}; list them with `agentjobs forges list`.",
+        f"There is no connection {name!r}; list them with `agentjobs platforms list`.",
     )
 
 

@@ -7,11 +7,11 @@ import msgspec
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import find_connection, signing_seal_context
 from agentjobs.connections.rows import update
-from agentjobs.forges.connection import Connection, Signing
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import Sealed, SealingKeys
+from agentjobs.platforms.connection import Connection, Signing
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.git.signing import SigningKey
 from agentjobs_runtime.problems import Problem
@@ -26,7 +26,7 @@ _BY_HAND = {
 }
 _PROVE = (
     " Then choose “Verify” beside the key at {url}/user/settings/keys, and sign the token that the"
-    " page shows with “agentjobs forges sign-token {name} TOKEN” or on the connection's page."
+    " page shows with “agentjobs platforms sign-token {name} TOKEN” or on the connection's page."
 )
 
 
@@ -100,7 +100,7 @@ async def register_key(
         await platform.register_signing_key(
             f"agentjobs {connection.name}", connection.signing_public_key
         )
-    except ForgeError as error:
+    except PlatformError as error:
         by_hand = _BY_HAND[connection.platform].format(**names)
         hint = f"The platform does not have the key yet: {error} {by_hand}.{prove}"
         return SigningChange(connection, hint=hint)

@@ -20,18 +20,18 @@ from agentjobs.connections.connections import (
     store_connection,
 )
 from agentjobs.connections.validate import validate_credential, validate_installation
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import Account, ForgeError, ForgeFault
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.connection import Connection
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import Account, PlatformError, PlatformFault
 from agentjobs.repos.sync_requests import retry_failed_syncs
 from agentjobs.store.database import Database
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem
 
-_CODES: dict[ForgeFault, str] = {
+_CODES: dict[PlatformFault, str] = {
     "refused": "forge_refused",
     "unusable": "forge_refused",
     "denied": "forge_denied",
@@ -46,7 +46,7 @@ class VerifiedConnection(NamedTuple):
     account: Account
 
 
-def problem_from(error: ForgeError) -> Problem:
+def problem_from(error: PlatformError) -> Problem:
     return Problem(_CODES[error.fault], str(error))
 
 
@@ -124,7 +124,7 @@ async def check_connection(
     """Check a stored connection and store the result. Raises Problem."""
     try:
         account = await (await platforms.adapter_for(connection_id, retry_budget)).check()
-    except ForgeError as error:
+    except PlatformError as error:
         await record_check(db, connection_id, error=str(error))
         raise problem_from(error) from None
     await record_check(db, connection_id, account=account)
@@ -139,5 +139,5 @@ async def _check(
     try:
         platform = await platforms.with_credential(connection, credential, retry_budget)
         return await platform.check()
-    except ForgeError as error:
+    except PlatformError as error:
         raise problem_from(error) from None

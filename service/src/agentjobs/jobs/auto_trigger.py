@@ -15,7 +15,6 @@ import msgspec
 
 from agentjobs.advisories.findings import FindingView, findings_of_repo
 from agentjobs.advisories.scans import schedule_rescan
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
 from agentjobs.jobs.auto_trigger_rows import FixKey, insert_triggers
@@ -25,6 +24,7 @@ from agentjobs.jobs.open_pulls import PROPOSED_SECONDS, OpenPullReader, ScannedR
 from agentjobs.jobs.proposed_fixes import load_proposed_fixes, replace_proposed_fixes
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.organizations.authentication import SERVICE_ID, Caller
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.repos.configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction
@@ -187,7 +187,7 @@ async def _proposed(
         async with asyncio.timeout(PROPOSED_SECONDS):
             known = {pull.number for pull in before.values()}
             found = await open_pulls.find_proposed(scanned, wanted, known)
-    except (ForgeError, GitError, IndexFailure, OSError) as error:
+    except (PlatformError, GitError, IndexFailure, OSError) as error:
         _log.warning("open pull requests were not read: %s", error, extra=_log_fields(repo))
         return set(before)
     kept = {key: pull for key, pull in before.items() if pull.number in found.unread}

@@ -35,7 +35,7 @@ from agentjobs.jobs.validation import cap_faults, size_faults
 from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.authentication import Caller
-from agentjobs.pulls.local_forge import lock_pull
+from agentjobs.pulls.local_platform import lock_pull
 from agentjobs.pulls.status_rows import request_status
 from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.workers.agents import Catalog

@@ -13,13 +13,13 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import RepoAddress
 from agentjobs.inventory.indexing import read_dependencies
 from agentjobs.jobs.auto_trigger_rows import FixKey
 from agentjobs.jobs.proposed_fixes import ProposingPull
 from agentjobs.local_git import repositories
 from agentjobs.local_git.pull_heads import fetch_heads
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import RepoAddress
 from agentjobs.pulls.pulls import pull_path
 from agentjobs.store.database import Database
 from agentjobs_dependencies.versions.order import version_key
@@ -112,7 +112,7 @@ class OpenPullReader:
         open_commits: CommitsOpener | None = None,
     ) -> Proposals:
         """`known` are the pull requests that proposed a fix the last time. `open_commits` is needed
-        where the service's own repositories cannot be reached. Raises ForgeError, GitError,
+        where the service's own repositories cannot be reached. Raises PlatformError, GitError,
         IndexFailure or OSError."""
         if not fixes:
             return Proposals()

@@ -8,9 +8,9 @@ import re
 import shutil
 from pathlib import Path
 
-from agentjobs.forges.protocol import ForgeError, ForgeFault
 from agentjobs.local_git.fetch_errors import fetch_problem
 from agentjobs.local_git.repositories import incoming_path
+from agentjobs.platforms.protocol import PlatformError, PlatformFault
 from agentjobs_runtime.git.process import GitError, GitTimeout, git
 from agentjobs_runtime.git.refs import HEADS, list_branches, resolve
 from agentjobs_runtime.git.remote import (
@@ -32,30 +32,30 @@ async def refresh_copy(
 ) -> str:
     """Fetch the branch with its history into `target`, creating it if missing; returns the head.
 
-    Raises GitError or ForgeError; see `fetch_error`.
+    Raises GitError or PlatformError; see `fetch_error`.
     """
     if not is_branch_name(branch):
-        raise ForgeError(f"The default branch has an invalid name: {branch!r}.")
+        raise PlatformError(f"The default branch has an invalid name: {branch!r}.")
     if not (target / "HEAD").is_file():
         await _create(target)
     await _fetch(remote, target, branch, protocols)
     commit = await resolve(target, _FETCHED)
     if commit is None:
-        raise ForgeError(f"The branch {branch!r} does not point to a commit.")
+        raise PlatformError(f"The branch {branch!r} does not point to a commit.")
     await _move_branch(target, branch, commit)
     return commit
 
 
-def fetch_error(name: str, branch: str, error: GitError) -> ForgeError:
+def fetch_error(name: str, branch: str, error: GitError) -> PlatformError:
     """The error with a message for people; `name` is the repository's."""
     if _NO_BRANCH.search(error.stderr):
-        return ForgeError(f"{name} has no branch {branch!r}.", "away")
-    fault: ForgeFault = "refused"
+        return PlatformError(f"{name} has no branch {branch!r}.", "away")
+    fault: PlatformFault = "refused"
     if is_access_denied(error.stderr):
         fault = "denied"
     elif isinstance(error, GitTimeout) or is_temporary_failure(error.stderr):
         fault = "away"
-    return ForgeError(fetch_problem(name, error).message, fault)
+    return PlatformError(fetch_problem(name, error).message, fault)
 
 
 async def _create(target: Path) -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.forges.protocol import MergeMethod
 from agentjobs.local_git.branches import pull_ref
 from agentjobs.local_git.commit_tree import commit_tree, merged_tree, tree_of
 from agentjobs.local_git.history import is_ancestor
 from agentjobs.local_git.rebase import rebase_onto
 from agentjobs.local_git.repositories import update_refs
+from agentjobs.platforms.protocol import MergeMethod
 from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.git.process import GitError, git
 from agentjobs_runtime.git.refs import HEADS

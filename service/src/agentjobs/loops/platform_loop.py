@@ -42,7 +42,7 @@ class RunningSync(msgspec.Struct, frozen=True):
 
 
 class PlatformLoop:
-    name = "forges"
+    name = "platforms"
 
     def __init__(
         self,

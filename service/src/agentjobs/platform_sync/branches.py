@@ -7,9 +7,9 @@ branch wherever it is.
 import logging
 from pathlib import Path
 
-from agentjobs.forges.protocol import ForgeError, Platform, RemotePull
 from agentjobs.local_git import repositories
 from agentjobs.platform_sync.claims import PlatformRepo
+from agentjobs.platforms.protocol import Platform, PlatformError, RemotePull
 from agentjobs.pulls.branches import branches_in_use
 from agentjobs.pulls.finished_branches import (
     CLOSED_DELAY_MS,
@@ -58,7 +58,7 @@ async def delete_finished_branches(
             continue
         try:
             outcome = await _delete(git_dir, repo, platform, finished)
-        except (ForgeError, RepoUnavailable, PushRejected) as error:
+        except (PlatformError, RepoUnavailable, PushRejected) as error:
             outcome = f"not deleted: {error}"
             await db.transact(retry_branch, repo.id, finished)
         else:

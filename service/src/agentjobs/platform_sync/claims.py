@@ -9,7 +9,7 @@ import msgspec
 
 from agentjobs.connections import health
 from agentjobs.connections.health import sync_backoff_ms
-from agentjobs.forges.protocol import RepoAddress
+from agentjobs.platforms.protocol import RepoAddress
 from agentjobs.repos.platform_rows import record_first_fetch_error
 from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.in_transaction import in_transaction

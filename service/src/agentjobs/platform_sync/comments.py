@@ -10,14 +10,14 @@ import re
 
 import msgspec
 
-from agentjobs.forges.protocol import Comment, ForgeError, Platform, RepoAddress
-from agentjobs.forges.text import OWN_MARK
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.organizations.authentication import Caller
 from agentjobs.platform_sync.claims import PlatformRepo
 from agentjobs.platform_sync.refusals import Refusals
+from agentjobs.platforms.protocol import Comment, Platform, PlatformError, RepoAddress
+from agentjobs.platforms.text import OWN_MARK
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.safe_text import single_line, strip_control_characters, truncate_bytes
 
@@ -65,7 +65,7 @@ async def handle_comment(
 ) -> str | None:
     """Handle a new comment on a pull request; returns what an admin should know.
 
-    Raises ForgeError and CommentDeferred.
+    Raises PlatformError and CommentDeferred.
     """
     if parse_instruction(comment.text, context.settings.mention) is None:
         return None
@@ -98,7 +98,7 @@ async def respond_to_comment(
 ) -> str | None:
     """Start the requested follow-up once and reply; returns what an admin should know.
 
-    Raises ForgeError and CommentDeferred.
+    Raises PlatformError and CommentDeferred.
     """
     instruction = parse_instruction(comment.text, context.settings.mention)
     if instruction is None:
@@ -109,7 +109,7 @@ async def respond_to_comment(
     note = None
     try:
         refusal = None if await platform.may_write(repo, comment.author) else _NO_ACCESS
-    except ForgeError as error:
+    except PlatformError as error:
         if error.fault != "denied":
             raise
         refusal = _UNKNOWN_ACCESS

@@ -5,8 +5,8 @@ Kept in the memory of this process. Only for platforms that tell the time of the
 
 from dataclasses import dataclass
 
-from agentjobs.forges.protocol import RemoteRepository
 from agentjobs.platform_sync.claims import DueSync
+from agentjobs.platforms.protocol import RemoteRepository
 from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.weighted_cache import WeightedCache
 

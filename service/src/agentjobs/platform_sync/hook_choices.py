@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from agentjobs.connections.connections import find_connection
 from agentjobs.connections.repositories import decide_hooks
-from agentjobs.forges.connection import Connection
 from agentjobs.organizations import audit
+from agentjobs.platforms.connection import Connection
 from agentjobs.repos import hook_rows
 from agentjobs.repos.hook_rows import HookRow
 from agentjobs.store.database import Database, Transaction

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from agentjobs.connections import health
-from agentjobs.forges.hooks import HookEvent
+from agentjobs.platforms.hooks import HookEvent
 from agentjobs.pulls import platform_pulls
 from agentjobs.repos.sync_requests import TOPIC
 from agentjobs.store.database import Database, StoreUnavailable, Transaction

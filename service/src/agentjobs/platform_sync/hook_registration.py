@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.connections.hook_urls import hook_path, hook_url, reason_unreachable
-from agentjobs.forges.http.traffic import PollsPaused
-from agentjobs.forges.protocol import ForgeError, Platform, RemoteHook
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync.claims import PlatformRepo
+from agentjobs.platforms.http.traffic import PollsPaused
+from agentjobs.platforms.protocol import Platform, PlatformError, RemoteHook
 from agentjobs.repos import hook_rows
 from agentjobs.repos.hook_rows import CheckedHook, DueHook
 from agentjobs.store.database import Database
@@ -48,7 +48,7 @@ class HookRegistration:
     async def sync(self, repo: PlatformRepo, platform: Platform) -> None:
         """Check the webhook if that is due, for a repository that the platform has just returned.
 
-        Raises ForgeError only if the credential is not accepted or polls have to wait. Any other
+        Raises PlatformError only if the credential is not accepted or polls have to wait. Any other
         error is stored, and the check is repeated later.
         """
         due = await hook_rows.find_due(self._db, repo.id)
@@ -56,7 +56,7 @@ class HookRegistration:
             return
         try:
             checked = await self._check(due, repo, platform)
-        except ForgeError as error:
+        except PlatformError as error:
             if error.fault == "unauthorized" or isinstance(error, PollsPaused):
                 raise
             is_temporary = error.fault == "away"

@@ -7,9 +7,9 @@ import msgspec
 
 from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.connections.hook_urls import hook_path
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError, RepoAddress
 from agentjobs.platform_sync.sync import RETRY_SECONDS, PlatformSource
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import PlatformError, RepoAddress
 from agentjobs.repos import hook_rows
 from agentjobs.repos.hook_rows import DueRemoval
 from agentjobs.store.database import Database
@@ -25,7 +25,7 @@ async def remove_due_hooks(db: Database, platforms: PlatformSource) -> None:
     for removal in await hook_rows.due_removals(db, MAX_BATCH):
         try:
             await _remove(platforms, removal)
-        except ForgeError as error:
+        except PlatformError as error:
             await _retry_or_forget(db, removal, error)
         else:
             await db.transact(hook_rows.forget_hook, removal.repo_id)
@@ -41,7 +41,7 @@ async def remove_hooks_of_connection(
     for removal in removals:
         try:
             await _remove(platforms, removal)
-        except ForgeError as error:
+        except PlatformError as error:
             if error.fault == "away":
                 break
         else:
@@ -63,12 +63,12 @@ async def _remove(platforms: PlatformSource, removal: DueRemoval) -> None:
         for hook in await platform.hooks.of_repository(current):
             if hook.target_url.endswith(path):
                 await platform.hooks.delete(current, hook.hook_id)
-    except ForgeError as error:
+    except PlatformError as error:
         if error.fault != "gone":
             raise
 
 
-async def _retry_or_forget(db: Database, removal: DueRemoval, error: ForgeError) -> None:
+async def _retry_or_forget(db: Database, removal: DueRemoval, error: PlatformError) -> None:
     fields = {"repo_id": removal.repo_id, "failures": removal.failures + 1, "reason": str(error)}
     if removal.failures + 1 < MAX_FAILURES and error.fault != "denied":
         wait_ms = sync_backoff_ms(removal.failures)

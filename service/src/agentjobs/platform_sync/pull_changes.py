@@ -7,18 +7,18 @@ the request already.
 import asyncio
 from typing import NamedTuple
 
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import (
-    ForgeError,
+from agentjobs.organizations import audit
+from agentjobs.platform_sync.branches import record_ended_pull
+from agentjobs.platform_sync.sync import RETRY_SECONDS, PlatformSource
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import (
     MergeMethod,
     Platform,
+    PlatformError,
     PullState,
     RemotePull,
     RepoAddress,
 )
-from agentjobs.organizations import audit
-from agentjobs.platform_sync.branches import record_ended_pull
-from agentjobs.platform_sync.sync import RETRY_SECONDS, PlatformSource
 from agentjobs.pulls import platform_pulls
 from agentjobs.pulls.merge import pull_changed
 from agentjobs.pulls.pulls import Pull, get_pull_by_id
@@ -63,7 +63,7 @@ async def merge_platform_pull(
             merged = await _merge(hosted, pull, method, remote.head_commit)
     except TimeoutError:
         raise _unavailable("The platform did not answer in time.") from None
-    except ForgeError as error:
+    except PlatformError as error:
         raise _problem(error) from None
     return await _record(db, pull, merged, entry)
 
@@ -81,7 +81,7 @@ async def close_platform_pull(db: Database, platforms: PlatformSource | None, pu
             closed = await hosted.read()
     except TimeoutError:
         raise _unavailable("The platform did not answer in time.") from None
-    except ForgeError as error:
+    except PlatformError as error:
         raise _problem(error) from None
     if closed.state != "closed":
         raise _not_open(pull, closed.state)
@@ -93,7 +93,7 @@ async def _find_hosted(db: Database, platforms: PlatformSource | None, pull: Pul
         "SELECT connection_id, external_id FROM repos WHERE id = :id", id=pull.repo_id
     )
     if platforms is None or row is None or row["connection_id"] is None:
-        raise ForgeError("The repository has no connection to its platform any more.", "gone")
+        raise PlatformError("The repository has no connection to its platform any more.", "gone")
     platform = await platforms.adapter_for(row["connection_id"], RetryBudget(RETRY_SECONDS))
     external_id = row["external_id"] or ""
     repo = RepoAddress(pull.organization, pull.repo, pull.repo_id, external_id)
@@ -128,7 +128,7 @@ async def _merge(
         await hosted.platform.merge_pull(
             hosted.repo, pull.number, method=method, head_commit=head_commit
         )
-    except ForgeError:
+    except PlatformError:
         remote = await hosted.read()
         if remote.state == "merged":
             # The response was lost, or somebody else was faster.
@@ -163,7 +163,7 @@ def _not_open(pull: Pull, state: PullState) -> Problem:
     return Problem("pull_not_open", f"Pull request {pull.number} is already {state}.")
 
 
-def _problem(error: ForgeError) -> Problem:
+def _problem(error: PlatformError) -> Problem:
     if error.fault in {"away", "unusable"}:
         return _unavailable(str(error))
     return Problem("pull_not_mergeable", str(error))

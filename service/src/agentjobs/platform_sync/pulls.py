@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agentjobs.forges.http.traffic import PollsPaused
-from agentjobs.forges.protocol import Comment, CommentKind, ForgeError, Platform, RemotePull
-from agentjobs.forges.text import MAX_TITLE_CHARACTERS, one_line
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.review import request_review
 from agentjobs.platform_sync.branches import record_ended_pull
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo
 from agentjobs.platform_sync.comments import CommentDeferred, handle_comment
 from agentjobs.platform_sync.refusals import Refusals
+from agentjobs.platforms.http.traffic import PollsPaused
+from agentjobs.platforms.protocol import Comment, CommentKind, Platform, PlatformError, RemotePull
+from agentjobs.platforms.text import MAX_TITLE_CHARACTERS, one_line
 from agentjobs.pulls import platform_pulls
 from agentjobs.pulls.platform_pulls import MAX_WITH_EVENTS, PullRow, ReadPulls
 from agentjobs.pulls.status_rows import look_again
@@ -64,7 +64,7 @@ class _Run:
     missing: list[int] = field(default_factory=list)
     deferred: list[int] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    unavailable: list[ForgeError] = field(default_factory=list)
+    unavailable: list[PlatformError] = field(default_factory=list)
 
     def result(self) -> ReadPulls:
         # If the platform did not return the repository, the whole repository may be missing.
@@ -85,8 +85,8 @@ class PullSync:
     async def sync(
         self, due: DueSync, repo: PlatformRepo, platform: Platform, *, is_repo_present: bool
     ) -> PullSyncResult:
-        """Raises ForgeError if the platform is unavailable or refuses the credential; errors that
-        concern a single pull request or comment become a note."""
+        """Raises PlatformError if the platform is unavailable or refuses the credential; errors
+        that concern a single pull request or comment become a note."""
         db = self.context.db
         run = _Run(repo, platform, is_repo_present, since=await db.clock_ms())
         with_events = await platform_pulls.pulls_with_events(db, repo.id)
@@ -117,7 +117,7 @@ class PullSync:
         run.read.append(row.number)
         try:
             is_current = await self._sync_pull(run, row)
-        except ForgeError as error:
+        except PlatformError as error:
             is_unavailable = error.fault == "away" and run.unavailable
             if error.fault == "unauthorized" or is_unavailable or isinstance(error, PollsPaused):
                 raise
@@ -138,7 +138,7 @@ class PullSync:
     async def _fetch(self, run: _Run, row: PullRow) -> RemotePull:
         try:
             remote = await run.platform.pull(run.repo.address, row.number)
-        except ForgeError as error:
+        except PlatformError as error:
             if error.fault != "gone":
                 raise
             run.missing.append(row.number)
@@ -212,7 +212,7 @@ class PullSync:
         except (CommentDeferred, StoreError):
             raise
         except Exception as error:  # noqa: BLE001 - one comment must not block the others
-            is_unavailable = isinstance(error, ForgeError) and error.fault in {
+            is_unavailable = isinstance(error, PlatformError) and error.fault in {
                 "away",
                 "unauthorized",
             }
@@ -252,5 +252,5 @@ def _to_remote(row: PullRow) -> RemotePull:
 
 def _reason(error: Exception) -> str:
     """Messages of other exceptions may contain secrets."""
-    is_public = isinstance(error, Problem | ForgeError)
+    is_public = isinstance(error, Problem | PlatformError)
     return str(error) if is_public else "an internal error occurred; see the service's log."

@@ -6,9 +6,9 @@ The replies themselves record who was told, so that restarts and other processes
 import hashlib
 import re
 
-from agentjobs.forges.comments import MAX_COMMENTS
-from agentjobs.forges.protocol import CommentCursor, Platform, RepoAddress
-from agentjobs.forges.text import OWN_MARK
+from agentjobs.platforms.comments import MAX_COMMENTS
+from agentjobs.platforms.protocol import CommentCursor, Platform, RepoAddress
+from agentjobs.platforms.text import OWN_MARK
 
 # On a public repository anybody can comment, and must not make the service write without limit.
 MAX_REFUSALS = 10
@@ -34,7 +34,7 @@ class Refusals:
         *,
         own_login: str,
     ) -> None:
-        """Reply as `own_login` with the reason, unless the author was told. Raises ForgeError."""
+        """Reply as `own_login` with the reason, unless the author has it. Raises PlatformError."""
         key, person = (repo.repo_id, number), _digest(author)
         known = self._told.get(key, set())
         if not author or known is None or person in known:

@@ -9,10 +9,10 @@ from functools import partial
 from typing import NamedTuple
 
 from agentjobs.connections.health import sync_backoff_ms
-from agentjobs.forges.http.client import ApiError, RetryBudget
-from agentjobs.forges.protocol import CommitStatus, ForgeError, RepoAddress, StatusState
 from agentjobs.jobs.states import FINAL
 from agentjobs.platform_sync.sync import RETRY_SECONDS, PlatformSource
+from agentjobs.platforms.http.client import ApiError, RetryBudget
+from agentjobs.platforms.protocol import CommitStatus, PlatformError, RepoAddress, StatusState
 from agentjobs.pulls import status_rows
 from agentjobs.pulls.status_rows import DueStatus
 from agentjobs.store.database import Database
@@ -58,8 +58,8 @@ class StatusReporter:
                 async with asyncio.timeout(TIMEOUT_SECONDS):
                     await self._write(due, report)
         except TimeoutError:
-            await self._fail(due, ForgeError("The platform did not answer in time.", "away"))
-        except ForgeError as error:
+            await self._fail(due, PlatformError("The platform did not answer in time.", "away"))
+        except PlatformError as error:
             await self._fail(due, error)
         else:
             is_active = report is not None and report.state == "pending"
@@ -80,7 +80,7 @@ class StatusReporter:
         )
         await platform.set_status(address, status)
 
-    async def _fail(self, due: DueStatus, error: ForgeError) -> None:
+    async def _fail(self, due: DueStatus, error: PlatformError) -> None:
         """An error that waiting does not mend stays until a new job, a new head or a check."""
         is_outage = error.fault in {"away", "unauthorized"}
         max_failures = MAX_FAILURES if is_outage else MAX_REFUSALS

@@ -10,9 +10,6 @@ from typing import Protocol
 import msgspec
 
 from agentjobs.connections.repositories import reason_not_connectable
-from agentjobs.forges.http.client import ApiError, RetryBudget
-from agentjobs.forges.http.traffic import PollsPaused
-from agentjobs.forges.protocol import ForgeError, Platform, RemoteRepository
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
 from agentjobs.local_git import repositories
@@ -24,6 +21,9 @@ from agentjobs.platform_sync.claims import DueSync, PlatformRepo, SyncClaim, nex
 from agentjobs.platform_sync.fetched_heads import FetchedHeads
 from agentjobs.platform_sync.hook_registration import HookRegistration
 from agentjobs.platform_sync.pulls import TIMEOUT_SECONDS, PullSync, PullSyncResult
+from agentjobs.platforms.http.client import ApiError, RetryBudget
+from agentjobs.platforms.http.traffic import PollsPaused
+from agentjobs.platforms.protocol import Platform, PlatformError, RemoteRepository
 from agentjobs.repos.names import validate_platform_name
 from agentjobs.repos.platform_rows import record_fetched_head, rename_repo
 from agentjobs.store.database import Database, IntegrityError
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 class PlatformSource(Protocol):
     async def adapter_for(self, connection_id: str, retry_budget: RetryBudget, /) -> Platform:
-        """Raises ForgeError."""
+        """Raises PlatformError."""
 
 
 class RepositoryMissing(Exception):
@@ -78,7 +78,7 @@ class PlatformSync:
             await claim.fail(str(error))
         except PlatformUnreachable as error:
             await claim.fail(str(error), is_unreachable=True, wait_seconds=error.wait_seconds)
-        except ForgeError as error:
+        except PlatformError as error:
             fault = await self._connection_fault(due, error) if error.is_of_connection else None
             if fault is not None:
                 await claim.fail_connection(fault)
@@ -91,7 +91,7 @@ class PlatformSync:
         _log.warning("the sync of a repository failed", extra={"fields": fields})
         return False
 
-    async def _connection_fault(self, due: DueSync, error: ForgeError) -> str | None:
+    async def _connection_fault(self, due: DueSync, error: PlatformError) -> str | None:
         """What is wrong with the connection itself; None if the fault is the repository's.
 
         Platforms sometimes refuse a valid credential for a moment, too.
@@ -100,7 +100,7 @@ class PlatformSync:
             budget = RetryBudget(RETRY_SECONDS)
             platform = await self._platforms.adapter_for(due.repo.connection_id, budget)
             account = await platform.check()
-        except ForgeError as fault:
+        except PlatformError as fault:
             return str(fault) if fault.is_of_connection else None
         return str(error) if error.fault == "denied" and account.missing else None
 
@@ -108,7 +108,7 @@ class PlatformSync:
         due, now = claim.due, await self._db.clock_ms()
         whole_due_at = due.whole_due_at
         if due.is_full or whole_due_at is None:
-            whole_due_at = next_due_at(due, self._settings.forge_poll_seconds, now)
+            whole_due_at = next_due_at(due, self._settings.platform_poll_seconds, now)
         due_at = now + DEFERRED_SECONDS * SECOND_MS if result.is_incomplete else None
         await claim.finish(whole_due_at, result.note, due_at=due_at)
         if due.failures:
@@ -118,7 +118,7 @@ class PlatformSync:
         """The note says what keeps the repository from being used, or what was not read."""
         platform, remote = await self._first_response(due)
         repo, note = due.repo, None
-        fetch_error: ForgeError | None = None
+        fetch_error: PlatformError | None = None
         if remote is not None:
             repo, note = await _follow_name(self._db, due.repo, remote)
             note = reason_not_connectable(remote) or note
@@ -126,7 +126,7 @@ class PlatformSync:
         if remote is not None and remote.default_branch and not self._heads.skip(due, remote):
             try:
                 await self._follow_head(due, repo, platform, remote)
-            except ForgeError as error:
+            except PlatformError as error:
                 if error.fault == "unauthorized" or isinstance(error, PollsPaused):
                     raise
                 # The pull requests can still be read.
@@ -163,7 +163,7 @@ class PlatformSync:
         except GitError as error:
             raise fetch_error(repo.full_name, branch, error) from None
         except OSError as error:
-            raise ForgeError(
+            raise PlatformError(
                 f"The copy of the repository cannot be written ({error.strerror});"
                 " ask the operator of this service.",
                 "away",
@@ -179,7 +179,7 @@ class PlatformSync:
 async def _fetch(platform: Platform, repo: PlatformRepo) -> RemoteRepository:
     try:
         return await platform.repository(repo.address)
-    except ForgeError as error:
+    except PlatformError as error:
         if error.fault == "away" and not isinstance(error, PollsPaused):
             raise PlatformUnreachable(str(error), _requested_wait(error)) from None
         if error.fault != "gone":
@@ -190,7 +190,7 @@ async def _fetch(platform: Platform, repo: PlatformRepo) -> RemoteRepository:
         ) from None
 
 
-def _requested_wait(error: ForgeError) -> float:
+def _requested_wait(error: PlatformError) -> float:
     """The time that a rate limit asks for."""
     return error.retry_after_seconds if isinstance(error, ApiError) else 0.0
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from agentjobs.connections.commits import choose_identities
 from agentjobs.connections.connections import load_connection, record_check
 from agentjobs.connections.signing import open_signing_key
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError, Platform
 from agentjobs.organizations.users import ADMINISTRATOR
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import Platform, PlatformError
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import RETRY_SECONDS
 from agentjobs_runtime.git.identity import Identity
@@ -41,7 +41,7 @@ async def _account(run: ServiceRun, connection_id: str) -> Identity | None:
     connection = await load_connection(run.db, connection_id)
     if connection is not None and connection.identity is not None:
         return connection.identity
-    with contextlib.suppress(ForgeError):
+    with contextlib.suppress(PlatformError):
         account = await (await _platform(run, connection_id)).check()
         await record_check(run.db, connection_id, account=account)
         return account.identity
@@ -63,7 +63,7 @@ async def _person_who_asked(run: ServiceRun) -> Identity | None:
     platform, _, login = created_by.partition(":")
     if not login or connection_id is None or platform != run.job.platform:
         return None
-    with contextlib.suppress(ForgeError):
+    with contextlib.suppress(PlatformError):
         return await (await _platform(run, connection_id)).identity_of(login)
     return None
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.connections.adapters import Platforms
-from agentjobs.forges.protocol import Forge
 from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.queue.warnings import add_warnings
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.protocol import BasePlatform
 from agentjobs.publishing.phases import RunPhases
 from agentjobs.store.database import Database, StoreError
 from agentjobs.tickets.resolve import Tickets
@@ -28,7 +28,7 @@ class ServiceTools:
     context: JobsContext
     mirrors: Mirrors
     # The built-in platforms, by name; `platforms` has those that are reached over a connection.
-    forges: Mapping[str, Forge]
+    builtin_adapters: Mapping[str, BasePlatform]
     platforms: Platforms
     tickets: Tickets
     keys: SealingKeys

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from agentjobs.forges.protocol import Platform, PullRequest, PullRequestRequest
 from agentjobs.organizations.restores import restored_at
+from agentjobs.platforms.protocol import Platform, PullRequest, PullRequestRequest
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo
 from agentjobs.publishing.pull_text import is_message_of
@@ -51,7 +51,7 @@ async def find_merged_pull(run: ServiceRun, repo: HostedRepo, base: str) -> Comp
     )
     if row is None:
         return await _find_unknown_pull(run, repo, base) if await _was_restored(run) else None
-    pull = await repo.forge.pull_of_branch(repo.address, job.branch)
+    pull = await repo.adapter.pull_of_branch(repo.address, job.branch)
     if pull is None or (pull.number, pull.state) != (row["number"], "merged"):
         return None
     return Completed(row["url"] or "", pull.number, row["head_commit"], draft=False)
@@ -65,10 +65,10 @@ async def _was_restored(run: ServiceRun) -> bool:
 
 async def _find_unknown_pull(run: ServiceRun, repo: HostedRepo, base: str) -> Completed | None:
     """One that the job opened after the backup, whatever became of it since."""
-    current = await repo.forge.pull_of_branch(repo.address, run.job.branch)
+    current = await repo.adapter.pull_of_branch(repo.address, run.job.branch)
     if current is None:
         return None
-    pull = await cast("Platform", repo.forge).pull(repo.address, current.number)
+    pull = await cast("Platform", repo.adapter).pull(repo.address, current.number)
     request = PullRequestRequest(
         head_branch=run.job.branch,
         base_branch=run.job.base_branch,

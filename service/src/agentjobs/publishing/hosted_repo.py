@@ -3,11 +3,11 @@
 import contextlib
 from dataclasses import dataclass
 
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.http.responses import ApiError
-from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.platform_outages import end_outages
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.http.responses import ApiError
+from agentjobs.platforms.protocol import BasePlatform, PlatformError, RepoAddress
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.retry import retry_while_unreachable
 from agentjobs.repos.sync_requests import request_sync
@@ -23,10 +23,10 @@ RETRY_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class HostedRepo:
-    """Each operation gets its own credential from the forge, since an agent may run for hours."""
+    """Each operation gets its own credential from the adapter, since an agent may run for hours."""
 
     run: ServiceRun
-    forge: Forge
+    adapter: BasePlatform
     address: RepoAddress
 
     @property
@@ -37,12 +37,12 @@ class HostedRepo:
     async def fetch(self, branch: str, known_head: str | None) -> str:
         """Fetch a branch into the mirror and return its commit.
 
-        Raises BaseBranchMissing, RepoUnavailable, GitError and ForgeError.
+        Raises BaseBranchMissing, RepoUnavailable, GitError and PlatformError.
         """
 
         async def fetch() -> str:
             job = self.run.job
-            async with self.forge.open_remote(self.address, job.credential) as remote:
+            async with self.adapter.open_remote(self.address, job.credential) as remote:
                 return await self.run.tools.mirrors.fetch_commit(
                     job.repo_id, remote, branch=branch, known_head=known_head
                 )
@@ -57,7 +57,7 @@ class HostedRepo:
     async def check_outage(self) -> None:
         """After an outage, ask the platform before the agent starts, which costs money.
 
-        Raises RepoUnavailable or ForgeError, without retries, while the platform does not respond.
+        Raises RepoUnavailable or PlatformError, without retries, while the platform is away.
         """
         if self.run.job.has_outage:
             await self._branch_head()
@@ -75,13 +75,13 @@ class HostedRepo:
         async def send() -> None:
             await self.check_claim()
             job = self.run.job
-            async with self.forge.open_remote(self.address, job.credential) as remote:
+            async with self.adapter.open_remote(self.address, job.credential) as remote:
                 await push(self.run.mirror, commit, job.branch, remote, expected=expected)
 
         await retry_while_unreachable(send, self.run.log.note)
 
     async def _branch_head(self) -> str | None:
-        async with self.forge.open_remote(self.address, self.run.job.credential) as remote:
+        async with self.adapter.open_remote(self.address, self.run.job.credential) as remote:
             return await branch_head(remote, self.run.job.branch)
 
     async def check_claim(self) -> None:
@@ -90,10 +90,10 @@ class HostedRepo:
         if self.is_remote and not await self.run.db.transact(
             may_write_branch, job.repo_id, job.branch, job.credential
         ):
-            raise ForgeError("The credential of this job is no longer valid.")
+            raise PlatformError("The credential of this job is no longer valid.")
 
 
-def outage_of(error: RepoUnavailable | ForgeError, run: ServiceRun) -> Outage:
+def outage_of(error: RepoUnavailable | PlatformError, run: ServiceRun) -> Outage:
     """A host that responded with an error may fail for this repository alone."""
     if isinstance(error, RepoUnavailable):
         is_of_repo = not error.is_host_unreachable
@@ -111,14 +111,14 @@ async def sync_soon(run: ServiceRun) -> None:
 
 
 async def open_repo(run: ServiceRun) -> HostedRepo:
-    forge = await _forge(run) if run.job.repo_is_connected else None
-    if forge is None:
+    adapter = await _adapter(run) if run.job.repo_is_connected else None
+    if adapter is None:
         message = f"The repository {run.job.repo!r} is disconnected."
         raise JobFailed("repo_unavailable", message)
     job = run.job
     name = job.repo if job.connection_id is None else await _current_name(run)
     address = RepoAddress(job.organization, name, job.repo_id, job.external_id)
-    return HostedRepo(run, forge, address)
+    return HostedRepo(run, adapter, address)
 
 
 @traced("fetch")
@@ -131,9 +131,9 @@ async def fetch_base_commit(run: ServiceRun, repo: HostedRepo) -> str:
     return await repo.fetch(job.base_branch, known_head)
 
 
-async def _forge(run: ServiceRun) -> Forge | None:
+async def _adapter(run: ServiceRun) -> BasePlatform | None:
     if run.job.connection_id is None:
-        return run.tools.forges.get(run.job.platform)
+        return run.tools.builtin_adapters.get(run.job.platform)
     retry_budget = RetryBudget(RETRY_SECONDS, run.log.note)
     return await run.tools.platforms.adapter_for(run.job.connection_id, retry_budget)
 

@@ -7,9 +7,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.queue.kept_work import MAX_BUNDLE_BYTES, load_kept_work
 from agentjobs.jobs.queue.platform_outages import REFUSED_RETRY_MS
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.context import FinishedWork, ServiceRun
 from agentjobs.publishing.earlier_attempt import PushedWork, find_own_commit
 from agentjobs.publishing.hosted_repo import HostedRepo, outage_of, sync_soon
@@ -41,7 +41,7 @@ async def publish_or_keep(
         except StoreUnavailable:
             # The lease ends this run unless the database returns in time.
             await asyncio.sleep(_STORE_PAUSE_SECONDS)
-        except (RepoUnavailable, ForgeError, PushDenied) as error:
+        except (RepoUnavailable, PlatformError, PushDenied) as error:
             outage = await publishing_outage(error, run)
             if outage is None:
                 raise
@@ -57,12 +57,12 @@ async def publish_or_keep(
 
 
 async def publishing_outage(
-    error: RepoUnavailable | ForgeError | PushDenied, run: ServiceRun
+    error: RepoUnavailable | PlatformError | PushDenied, run: ServiceRun
 ) -> Outage | None:
     """Why finished work has to wait; None if the platform would never accept it."""
     if not isinstance(error, PushDenied) and error.is_temporary:
         return outage_of(error, run)
-    is_final = isinstance(error, ForgeError) and not error.is_of_connection
+    is_final = isinstance(error, PlatformError) and not error.is_of_connection
     if is_final or is_lack_of_space(error, run.settings):
         return None
     await sync_soon(run)

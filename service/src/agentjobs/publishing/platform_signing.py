@@ -5,7 +5,7 @@ import dataclasses
 from contextlib import AbstractAsyncContextManager
 
 from agentjobs.connections.connections import load_connection
-from agentjobs.forges.protocol import ForgeError, NewCommit, SigningPlatform
+from agentjobs.platforms.protocol import NewCommit, PlatformError, SigningPlatform
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.earlier_attempt import PushedWork, find_own_commit
 from agentjobs.publishing.hosted_repo import HostedRepo
@@ -19,22 +19,24 @@ from agentjobs_runtime.mirrors.exchange import download_commit, remove_ref, uplo
 async def sign_by_platform(run: ServiceRun, repo: HostedRepo, work: PushedWork) -> PushedWork:
     """The same change as a commit of the platform; the work itself if the platform does not sign.
 
-    Work that is kept is signed when it is published. Raises RepoUnavailable, and ForgeError and
+    Work that is kept is signed when it is published. Raises RepoUnavailable, and PlatformError and
     PushDenied if the platform may sign it later.
     """
-    forge = repo.forge
+    adapter = repo.adapter
     connection_id = run.job.connection_id
-    if connection_id is None or not isinstance(forge, SigningPlatform):
+    if connection_id is None or not isinstance(adapter, SigningPlatform):
         return work
     connection = await load_connection(run.db, connection_id)
     if connection is None or connection.signing != "platform":
         return work
     try:
-        commit = await retry_while_unreachable(lambda: _sign(run, repo, forge, work), run.log.note)
+        commit = await retry_while_unreachable(
+            lambda: _sign(run, repo, adapter, work), run.log.note
+        )
     except PushDenied:
         raise
-    except (ForgeError, PushRejected) as error:
-        if isinstance(error, ForgeError) and (error.is_temporary or error.is_of_connection):
+    except (PlatformError, PushRejected) as error:
+        if isinstance(error, PlatformError) and (error.is_temporary or error.is_of_connection):
             raise
         await run.warn(f"The platform did not sign the commit: {run.log.redact(str(error))}")
         return work
@@ -42,7 +44,9 @@ async def sign_by_platform(run: ServiceRun, repo: HostedRepo, work: PushedWork) 
     return dataclasses.replace(work, commit=commit)
 
 
-async def _sign(run: ServiceRun, repo: HostedRepo, forge: SigningPlatform, work: PushedWork) -> str:
+async def _sign(
+    run: ServiceRun, repo: HostedRepo, adapter: SigningPlatform, work: PushedWork
+) -> str:
     await repo.check_claim()
     ref = f"refs/agentjobs/unsigned/{run.job.id}"
     # The platform needs the files of the change before it can make a commit of them.
@@ -51,11 +55,11 @@ async def _sign(run: ServiceRun, repo: HostedRepo, forge: SigningPlatform, work:
     # Tokens may expire while a platform is busy: each step has its own connection.
     try:
         commit = await _new_commit(run, work)
-        await forge.create_signed_commit(repo.address, ref, commit)
+        await adapter.create_signed_commit(repo.address, ref, commit)
         async with _remote(run, repo) as remote:
             signed = await download_commit(run.mirror, ref, remote)
     finally:
-        with contextlib.suppress(PushRejected, RepoUnavailable, ForgeError):
+        with contextlib.suppress(PushRejected, RepoUnavailable, PlatformError):
             async with _remote(run, repo) as remote:
                 await remove_ref(run.mirror, ref, remote)
     await _check_same_change(run, work, commit, signed)
@@ -63,7 +67,7 @@ async def _sign(run: ServiceRun, repo: HostedRepo, forge: SigningPlatform, work:
 
 
 def _remote(run: ServiceRun, repo: HostedRepo) -> AbstractAsyncContextManager[Remote]:
-    return repo.forge.open_remote(repo.address, run.job.credential)
+    return repo.adapter.open_remote(repo.address, run.job.credential)
 
 
 async def _new_commit(run: ServiceRun, work: PushedWork) -> NewCommit:
@@ -79,4 +83,4 @@ async def _check_same_change(
     own = await find_own_commit(run.mirror, signed, run.job)
     is_own = own is not None and (own.base, own.commit) == (work.base, signed)
     if not is_own or shown.stdout.decode().strip() != commit.tree:
-        raise ForgeError("The platform made another commit than it was asked for.")
+        raise PlatformError("The platform made another commit than it was asked for.")

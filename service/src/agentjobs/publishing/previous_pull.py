@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.forges.protocol import Forge, RepoAddress
+from agentjobs.platforms.protocol import BasePlatform, RepoAddress
 from agentjobs.store.database import Database
 from agentjobs_runtime.agents.prompt import PreviousPull
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -25,12 +25,12 @@ WHERE j.status = 'completed' AND j.id <> :job_id ORDER BY j.id DESC LIMIT 20
 
 
 async def load_previous_pull(
-    db: Database, forge: Forge, address: RepoAddress, job: ClaimedJob
+    db: Database, adapter: BasePlatform, address: RepoAddress, job: ClaimedJob
 ) -> PreviousPull | None:
     """None for a job that is not a follow-up."""
     if job.follows is None:
         return None
-    pull = await forge.pull_of_branch(address, job.branch)
+    pull = await adapter.pull_of_branch(address, job.branch)
     if pull is None or pull.state != "open":
         state = "no longer exists" if pull is None else f"is now {pull.state}"
         message = f"The pull request of {job.branch!r} {state}; create a new job."

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from agentjobs.forges.protocol import PullRequest, PullRequestRequest
 from agentjobs.jobs.views.listing import cost_of
+from agentjobs.platforms.protocol import PullRequest, PullRequestRequest
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.earlier_attempt import PushedWork
 from agentjobs.publishing.hosted_repo import HostedRepo
@@ -83,7 +83,7 @@ async def _code_owners(run: ServiceRun, repo: HostedRepo, pushed: PushedWork) ->
 
 async def _open(run: ServiceRun, repo: HostedRepo, request: PullRequestRequest) -> PullRequest:
     await repo.check_claim()
-    pull = await repo.forge.open_pull_request(repo.address, run.job.credential, request)
+    pull = await repo.adapter.open_pull_request(repo.address, run.job.credential, request)
     if repo.is_remote:
         await retry_within_lease(
             lambda: run.db.transact(_record, run.job, request, pull),

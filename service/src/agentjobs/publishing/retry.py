@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.store.database import StoreUnavailable
 from agentjobs_runtime.mirrors.errors import RepoUnavailable
 
@@ -24,7 +24,7 @@ async def retry_while_unreachable(
     for pause in BACKOFF_SECONDS:
         try:
             return await step()
-        except (RepoUnavailable, ForgeError) as error:
+        except (RepoUnavailable, PlatformError) as error:
             if not error.is_temporary:
                 raise
             on_note(f"{error}; trying again in {pause} s")

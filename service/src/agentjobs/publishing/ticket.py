@@ -1,10 +1,10 @@
 """A job's ticket: read before the agent starts, and linked to the pull request at the end."""
 
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.platform_outages import end_outages, held_keys
 from agentjobs.jobs.run_records import claim_ticket_link, record_ticket
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo
 from agentjobs.tickets.protocol import ResultLink, TicketNotFound, TrackerUnavailable
@@ -72,7 +72,7 @@ async def link_ticket(
     try:
         if await run.tools.tickets.link_back(ticket, link, retry_budget):
             run.log.note(f"linked on {ticket.ticket.url}")
-    except (ForgeError, Problem) as error:
+    except (PlatformError, Problem) as error:
         await run.warn(f"The pull request could not be linked on its ticket: {error}")
 
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from agentjobs.fleet.repository_lease import changing_repository
-from agentjobs.forges.protocol import MergeMethod
 from agentjobs.local_git.commit_tree import MergeConflict
 from agentjobs.local_git.merge import BranchMoved, Merge, merge_into
 from agentjobs.local_git.rebase import RebaseRefused
 from agentjobs.local_git.repositories import present_path
 from agentjobs.organizations import audit
+from agentjobs.platforms.protocol import MergeMethod
 from agentjobs.pulls.branches import remove_branch_of
 from agentjobs.pulls.comparison import Tips, find_tips
 from agentjobs.pulls.pulls import Pull, check_open, get_pull

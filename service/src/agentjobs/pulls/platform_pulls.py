@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agentjobs.forges.protocol import (
+from agentjobs.platforms.protocol import (
     CommentCursor,
     CommentKind,
     PullRequest,
     PullRequestRequest,
     RemotePull,
 )
-from agentjobs.forges.text import pull_title
+from agentjobs.platforms.text import pull_title
 from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs_runtime.clock import DAY_MS, SECOND_MS, now_ms

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from agentjobs.forges.protocol import StatusState
+from agentjobs.platforms.protocol import StatusState
 from agentjobs.store.database import Database, Transaction, struct_of
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import SECOND_MS

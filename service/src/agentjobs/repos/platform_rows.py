@@ -37,7 +37,7 @@ async def insert_platform_repo(tx: Transaction, repo: NewPlatformRepo, entry: au
     )
     await audit.write(tx, repo.organization_id, entry)
     await tx.invalidate("repos")
-    tx.announce("forges")
+    tx.announce("platforms")
     return repo_id
 
 

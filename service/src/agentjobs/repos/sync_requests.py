@@ -2,7 +2,7 @@
 
 from agentjobs.store.database import Transaction
 
-TOPIC = "forges"
+TOPIC = "platforms"
 
 
 async def request_sync(tx: Transaction, *repo_ids: str) -> None:

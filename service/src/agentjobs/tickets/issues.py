@@ -2,8 +2,8 @@
 
 import re
 
-from agentjobs.forges.protocol import ForgeError, Platform
-from agentjobs.forges.text import OWN_MARK
+from agentjobs.platforms.protocol import Platform, PlatformError
+from agentjobs.platforms.text import OWN_MARK
 from agentjobs.tickets.bounds import MAX_TEXT_BYTES, build_ticket
 from agentjobs.tickets.markdown_text import visible_text
 from agentjobs.tickets.protocol import ResultLink, Ticket
@@ -33,7 +33,7 @@ class IssueTracker:
             return None
         try:
             issue = await self._platform.issue(*issue_address)
-        except ForgeError as error:
+        except PlatformError as error:
             if error.fault == "gone":
                 return None
             raise
@@ -44,7 +44,7 @@ class IssueTracker:
     async def link_back(self, ticket: Ticket, link: ResultLink) -> None:
         issue_address = parse_issue(ticket.id, self._repo)
         if issue_address is None:
-            raise ForgeError(f"{ticket.id} is not an issue of {self._repo}.")
+            raise PlatformError(f"{ticket.id} is not an issue of {self._repo}.")
         # The title is left out: an agent wrote it, and the platform shows it with the link.
         text = f"{OWN_MARK}\nA pull request was opened for this issue: {link.url}"
         await self._platform.comment_on_issue(*issue_address, text)

@@ -40,7 +40,7 @@ class TrackerUnavailable(Exception):
 
 
 class Tracker(Protocol):
-    """Every method raises ForgeError."""
+    """Every method raises PlatformError."""
 
     async def find(self, ticket_id: str) -> Ticket | None:
         """None if there is none that the account can see, or the ID has another format."""

@@ -6,9 +6,9 @@ from typing import Protocol
 import aiohttp
 import msgspec
 
-from agentjobs.forges.http.client import ApiError, RetryBudget
-from agentjobs.forges.protocol import ForgeError, Platform
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.http.client import ApiError, RetryBudget
+from agentjobs.platforms.protocol import Platform, PlatformError
 from agentjobs.store.database import Database
 from agentjobs.tickets.bounds import one_line
 from agentjobs.tickets.issues import IssueTracker, parse_issue
@@ -30,7 +30,7 @@ _MAX_ID_CHARACTERS = 100
 
 class ConnectedPlatforms(Protocol):
     async def adapter_for(self, connection_id: str, retry_budget: RetryBudget) -> Platform:
-        """Raises ForgeError."""
+        """Raises PlatformError."""
 
 
 class TicketQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,8 +97,8 @@ class Tickets:
                 continue
             try:
                 ticket = await self._find_in(tracker, query, retry_budget)
-            except (ForgeError, Problem) as error:
-                if isinstance(error, ForgeError) and error.is_temporary:
+            except (PlatformError, Problem) as error:
+                if isinstance(error, PlatformError) and error.is_temporary:
                     seconds = error.retry_after_seconds if isinstance(error, ApiError) else 0.0
                     message = f"{tracker.name}: {error}"
                     unavailable = unavailable or TrackerUnavailable(message, key, seconds)
@@ -114,7 +114,7 @@ class Tickets:
     async def link_back(
         self, match: FoundTicket, link: ResultLink, retry_budget: RetryBudget
     ) -> bool:
-        """False if links are not query any more. Raises ForgeError, or Problem for a locked token.
+        """False if links are not wanted any more. Raises PlatformError, or Problem for a lost key.
 
         Repeating it replaces the link on Jira and adds a comment to an issue.
         """
@@ -122,7 +122,7 @@ class Tickets:
         if opened is None or not opened[0].link_back:
             return False
         if opened[0].kind == "issues" and not await self._is_connected(opened[0], match):
-            raise ForgeError(f"{match.ticket.id} is not in a connected repository.")
+            raise PlatformError(f"{match.ticket.id} is not in a connected repository.")
         tracker = await self._tracker(*opened, match.connection_id, match.full_name, retry_budget)
         await tracker.link_back(match.ticket, link)
         return True
@@ -149,7 +149,7 @@ class Tickets:
         tracker = await self._tracker(*opened, query.connection_id, query.full_name, retry_budget)
         try:
             ticket = await tracker.find(query.ticket_id)
-        except ForgeError as error:
+        except PlatformError as error:
             if error.fault in {"unauthorized", "denied"}:
                 await self._record(configured, str(error))
             raise
@@ -167,7 +167,7 @@ class Tickets:
         if configured.kind == "jira":
             return jira_tracker(configured, token, self._session, retry_budget)
         if connection_id is None:
-            raise ForgeError(f"{full_name} is not on a platform with issues.")
+            raise PlatformError(f"{full_name} is not on a platform with issues.")
         return IssueTracker(
             await self._platforms.adapter_for(connection_id, retry_budget), full_name
         )

@@ -2,10 +2,10 @@
 
 import aiohttp
 
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.store.database import Database
 from agentjobs.tickets import trackers
 from agentjobs.tickets.resolve import jira_tracker
@@ -83,5 +83,5 @@ async def _check(
 ) -> str:
     try:
         return await jira_tracker(tracker, token, session, retry_budget).check()
-    except ForgeError as error:
+    except PlatformError as error:
         raise Problem("tracker_refused", str(error)) from None

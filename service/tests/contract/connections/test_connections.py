@@ -24,11 +24,11 @@ from agentjobs.connections.connections import (
 )
 from agentjobs.connections.rows import count_repositories
 from agentjobs.connections.verify import check_connection, verify_and_add, verify_and_replace
-from agentjobs.forges.protocol import Account, ForgeError
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.protocol import Account, PlatformError
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
@@ -233,7 +233,7 @@ async def test_a_credential_is_stored_only_if_its_platform_accepts_it(
     open_http = a_token("gitea", url="http://10.0.0.1:3000")
     with pytest.raises(Problem, match="AGENTJOBS_EGRESS_ALLOW"):
         await verify_and_add(database, keys, platforms, "acme", open_http)
-    table.fault = ForgeError("busy", "away")
+    table.fault = PlatformError("busy", "away")
     assert await code_of(verify_and_add(database, keys, platforms, "acme", a_token())) == (
         "forge_unavailable"
     )
@@ -266,10 +266,10 @@ async def test_a_removed_or_locked_connection_has_no_adapter(
     connection, _ = await add_connection(database, keys, "acme", a_token())
     async with aiohttp.ClientSession() as session:
         other_keys = sealing_keys(tmp_path / "x", b"o")
-        with pytest.raises(ForgeError, match="github cannot be decrypted") as locked:
+        with pytest.raises(PlatformError, match="github cannot be decrypted") as locked:
             await table.platforms(database, other_keys, session).adapter_for(connection.id)
         await remove_connection(database, "acme", "github")
-        with pytest.raises(ForgeError, match="no connection") as raised:
+        with pytest.raises(PlatformError, match="no connection") as raised:
             await table.platforms(database, keys, session).adapter_for(connection.id)
     assert (locked.value.fault, raised.value.fault) == ("unusable", "gone")
     assert table.requests == []

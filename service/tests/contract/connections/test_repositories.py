@@ -12,12 +12,12 @@ import pytest
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection, remove_connection
 from agentjobs.connections.repositories import connect_repositories, list_available
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.protocol import ForgeError, RemoteRepository
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.connection import Connection
+from agentjobs.platforms.protocol import PlatformError, RemoteRepository
 from agentjobs.repos.connect import disconnect_repository
 from agentjobs.repos.queries import list_repos
 from agentjobs.store.database import Database, Transaction
@@ -80,7 +80,7 @@ async def test_a_repository_is_connected_by_its_name_and_waits_for_its_first_fet
     harness: ConnectionHarness,
 ) -> None:
     before = now_ms()
-    with harness.db.changes.listen("forges") as changes:
+    with harness.db.changes.listen("platforms") as changes:
         assert await harness.connect("acme/SHOP", "acme/SHOP") == {"Acme/shop": "indexing"}
         assert await changes.wait(10)
     (row,) = await harness.db.fetch_all("SELECT * FROM repos")
@@ -160,7 +160,7 @@ async def test_a_name_that_another_repository_has_is_taken_until_that_is_disconn
 
 
 async def test_an_unreachable_platform_is_reported(harness: ConnectionHarness) -> None:
-    harness.platform.fault = ForgeError("GitLab is away.", "away")
+    harness.platform.fault = PlatformError("GitLab is away.", "away")
     for request in (
         connect_repositories(harness.db, harness.platforms, "acme", "gitlab"),
         list_available(harness.db, harness.platforms, "acme", "gitlab"),

@@ -13,11 +13,11 @@ from agentjobs.connections.connections import (
 )
 from agentjobs.connections.signing import open_signing_key, register_key, set_signing, sign_token
 from agentjobs.connections.verify import check_connection, verify_and_add
-from agentjobs.forges.connection import Connection
-from agentjobs.forges.protocol import Account, ForgeError
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.connection import Connection
+from agentjobs.platforms.protocol import Account, PlatformError
 from agentjobs.store.database import Database
 from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.git.signing import SigningKey, fingerprint
@@ -121,8 +121,8 @@ async def test_a_key_is_registered_or_the_hint_says_where_to_add_it(
         change = await register_key(platforms, connection)
         assert (change.is_registered, table.signing_keys) == (True, [connection.signing_public_key])
         # Gitea verifies signatures only with keys that the account has proven to have.
-        assert "agentjobs forges sign-token gitea TOKEN" in change.hint
-        table.key_fault = ForgeError("It needs write:user.", "denied")
+        assert "agentjobs platforms sign-token gitea TOKEN" in change.hint
+        table.key_fault = PlatformError("It needs write:user.", "denied")
         refused = await register_key(platforms, connection)
     assert not refused.is_registered
     assert "It needs write:user. Add it at https://git.example.org/user/settings" in refused.hint

@@ -11,9 +11,9 @@ import pytest
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection, find_connection
 from agentjobs.connections.signing import set_signing
-from agentjobs.forges.protocol import Account, ForgeError
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.users import ADMINISTRATOR
+from agentjobs.platforms.protocol import Account, PlatformError
 from agentjobs.publishing.attribution import load_attribution
 from agentjobs.store.database import Database
 from agentjobs_runtime.git.identity import Identity
@@ -101,7 +101,7 @@ async def test_what_the_operator_sets_wins_and_local_repositories_have_the_servi
 async def test_a_platform_that_cannot_be_asked_does_not_stop_a_job(
     runs: Runs, table: MemoryRepositories
 ) -> None:
-    table.fault = ForgeError("HTTP 503", "away")
+    table.fault = PlatformError("HTTP 503", "away")
     attribution = await runs.attribution("gitea:ada")
     assert (attribution.author, attribution.co_author) == (SERVICE, None)
     # Nor is the connection marked: a sync decides whether the platform is away.

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from agentjobs.advisories.findings import findings_of_repo
-from agentjobs.forges.protocol import PullRequest, PullRequestRequest
 from agentjobs.jobs.auto_trigger import fixes_for, reconcile, triggers_for
 from agentjobs.jobs.auto_trigger_rows import FixKey, jobs_for_findings, take_over_fixes
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
+from agentjobs.platforms.protocol import PullRequest, PullRequestRequest
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import (
     load_thresholds,

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.forges.protocol import ForgeError, PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.jobs.follow_up import FollowUpRequest, earlier_job, follow_up_faults, follow_up_job
 from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.jobs.queue.claim import may_write_branch
@@ -15,8 +14,9 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.review import mark_ready
 from agentjobs.organizations.authentication import Caller
+from agentjobs.platforms.protocol import PlatformError, PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.publishing.previous_pull import load_previous_pull
-from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.problems import Problem
@@ -27,8 +27,8 @@ from tests.support.jobs import JobHarness, insert_repo
 BASE, COMMIT, NEXT = "0" * 40, "1" * 40, "2" * 40
 
 
-def forge_of(harness: JobHarness) -> LocalForge:
-    return LocalForge(harness.db, "http://127.0.0.1:1", "https://jobs.example", may_write_branch)
+def adapter_of(harness: JobHarness) -> LocalPlatform:
+    return LocalPlatform(harness.db, "http://127.0.0.1:1", "https://jobs.example", may_write_branch)
 
 
 def address_of(job: ClaimedJob) -> RepoAddress:
@@ -46,7 +46,7 @@ async def opened(harness: JobHarness, job: ClaimedJob, commit: str, **fields: An
         is_follow_up=job.follows is not None,
         **fields,
     )
-    return await forge_of(harness).open_pull_request(address_of(job), job.credential, request)
+    return await adapter_of(harness).open_pull_request(address_of(job), job.credential, request)
 
 
 async def run_next_job(harness: JobHarness, commit: str = COMMIT, **fields: Any) -> ClaimedJob:
@@ -332,7 +332,7 @@ async def test_the_agent_gets_the_earlier_prompts_latest_first(harness: JobHarne
     await create_follow_up(harness, caller, job_id, prompt="Now document it.")
     claimed = await harness.claim()
     assert second != claimed.id
-    pull = await load_previous_pull(harness.db, forge_of(harness), address_of(claimed), claimed)
+    pull = await load_previous_pull(harness.db, adapter_of(harness), address_of(claimed), claimed)
     assert pull is not None
     assert (pull.number, pull.title, pull.prompts) == (1, "Fix the price", ("Test it.", "Fix it."))
 
@@ -345,7 +345,7 @@ async def test_no_agent_runs_for_a_pull_request_that_was_closed_meanwhile(
     await close_pull(harness.db, "acme", "acme/shop", 1)
     claimed = await harness.claim()
     with pytest.raises(JobFailed) as stop:
-        await load_previous_pull(harness.db, forge_of(harness), address_of(claimed), claimed)
+        await load_previous_pull(harness.db, adapter_of(harness), address_of(claimed), claimed)
     assert stop.value.code == "forge_error"
 
 
@@ -356,7 +356,7 @@ async def test_a_merge_without_the_follow_ups_commit_fails_it_and_one_with_it_do
     await create_follow_up(harness, caller, await completed(harness, caller))
     job = await harness.claim()
     await harness.db.transact(set_state, 1, "merged", COMMIT)
-    with pytest.raises(ForgeError, match="was merged before"):
+    with pytest.raises(PlatformError, match="was merged before"):
         await opened(harness, job, NEXT)
     await harness.db.transact(set_state, 1, "merged", NEXT)
     assert (await opened(harness, job, NEXT)).number == 1
@@ -368,7 +368,7 @@ async def test_a_follow_up_never_opens_a_pull_request(harness: JobHarness) -> No
     job = await harness.claim()
     moved = msgspec.structs.replace(job, branch="agentjobs/other")
     await harness.db.transact(move_branch, job.id, moved.branch)
-    with pytest.raises(ForgeError, match="no longer has a pull request"):
+    with pytest.raises(PlatformError, match="no longer has a pull request"):
         await opened(harness, moved, NEXT)
 
 

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from agentjobs.advisories.findings import findings_of_repo
-from agentjobs.forges.protocol import PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.inventory.indexing import read_dependencies
 from agentjobs.jobs import open_pulls
 from agentjobs.jobs.auto_trigger import reconcile
@@ -20,10 +19,11 @@ from agentjobs.jobs.open_pulls import OpenPullReader
 from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.local_git import repositories
+from agentjobs.platforms.protocol import PullRequest, PullRequestRequest, RepoAddress
 from agentjobs.publishing.cve_fix.exposure import Exposure
 from agentjobs.publishing.cve_fix.fix_plan import Fix
 from agentjobs.publishing.cve_fix.proposed import leave_out_proposed, remaining_fixes
-from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.store.database import Database, Transaction
@@ -251,9 +251,9 @@ async def starting_job(
     )
     platform: Any = SimpleNamespace(db=harness.db, settings=harness.context.settings)
     async with serving(platform, repository.tree) as server:
-        forge = LocalForge(harness.db, server.url, "https://agentjobs.test", may_write_branch)
+        adapter = LocalPlatform(harness.db, server.url, "https://agentjobs.test", may_write_branch)
         address = RepoAddress("acme", "acme/shop", job.repo_id)
-        yield run, SimpleNamespace(forge=forge, address=address)
+        yield run, SimpleNamespace(adapter=adapter, address=address)
 
 
 def planned_fix(name: str, old: str, new: str, manifest: str = "requirements.txt") -> Fix:

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.queue.claim import may_write_branch
@@ -14,7 +13,8 @@ from agentjobs.jobs.queue.lost_claims import MAX_LOST_IN_PREPARATION
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
-from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.platforms.protocol import PullRequestRequest, RepoAddress
+from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.pulls.pulls import close_pull
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.clock import DAY_MS, SECOND_MS
@@ -143,7 +143,7 @@ async def run_until_opened(harness: JobHarness, **fields: Any) -> ClaimedJob:
     """A worker that dies right after it opened the pull request."""
     job = await harness.claim()
     await start_job(harness.db, job, BASE)
-    forge = LocalForge(harness.db, "http://127.0.0.1:1", "https://x.example", may_write_branch)
+    adapter = LocalPlatform(harness.db, "http://127.0.0.1:1", "https://x.example", may_write_branch)
     request = PullRequestRequest(
         head_branch=job.branch,
         base_branch="main",
@@ -154,7 +154,7 @@ async def run_until_opened(harness: JobHarness, **fields: Any) -> ClaimedJob:
         **fields,
     )
     address = RepoAddress(job.organization, job.repo, job.repo_id)
-    await forge.open_pull_request(address, job.credential, request)
+    await adapter.open_pull_request(address, job.credential, request)
     await harness.expire_leases()
     return job
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.protocol import BranchPull, RemotePull
 from agentjobs.organizations.restores import restore_statements, restored_at
+from agentjobs.platforms.protocol import BranchPull, RemotePull
 from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import now_ms
@@ -26,7 +26,7 @@ class Repository:
     address = None
 
     def __init__(self, head: str | None, pull: RemotePull | None) -> None:
-        self.forge = self
+        self.adapter = self
         self.head, self.known = head, pull
         self.requests = 0
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.ticket import find_ticket
 from agentjobs.store.database import Transaction
 from agentjobs.tickets.resolve import FoundTicket, Tickets
@@ -24,7 +24,7 @@ from tests.support.jobs import JobHarness
 from tests.support.memory_issues import MemoryIssues
 from tests.support.run_fields import RunFields
 
-AWAY = ForgeError("it is out of order", "away")
+AWAY = PlatformError("it is out of order", "away")
 
 
 @dataclass

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.forges.protocol import BranchPull, ForgeError
 from agentjobs.jobs.context import JobsContext
+from agentjobs.platforms.protocol import BranchPull, PlatformError
 from agentjobs.pulls.finished_branches import MAX_FAILURES, record_finished_branch
 from agentjobs.store.database import Database
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -149,7 +149,7 @@ async def test_a_failed_deletion_is_retried_a_few_times_and_fails_no_sync(
 ) -> None:
     job = await open_pull(env, workspace)
     env.change_pull(1, state="merged")
-    env.platform.faults["pull_of_branch"] = ForgeError("HTTP 503", "away")
+    env.platform.faults["pull_of_branch"] = PlatformError("HTTP 503", "away")
     assert (await env.full_sync())["sync_error"] is None
     # Not before the next attempt is due.
     before = env.platform.requests["pull_of_branch"]

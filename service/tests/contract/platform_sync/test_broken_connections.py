@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from agentjobs.forges.http import client
 from agentjobs.loops.platform_loop import PlatformLoop
+from agentjobs.platforms.http import client
 from agentjobs.store.database import Database, Transaction
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.contract_server import ContractServer

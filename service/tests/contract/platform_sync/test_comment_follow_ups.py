@@ -4,15 +4,6 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.protocol import (
-    Comment,
-    CommentCursor,
-    ForgeError,
-    PullRequest,
-    PullRequestRequest,
-    RepoAddress,
-)
-from agentjobs.forges.text import OWN_MARK
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.review import request_review
@@ -25,6 +16,15 @@ from agentjobs.platform_sync.comments import (
     respond_to_comment,
 )
 from agentjobs.platform_sync.refusals import MAX_REFUSALS, Refusals
+from agentjobs.platforms.protocol import (
+    Comment,
+    CommentCursor,
+    PlatformError,
+    PullRequest,
+    PullRequestRequest,
+    RepoAddress,
+)
+from agentjobs.platforms.text import OWN_MARK
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -315,7 +315,7 @@ async def test_if_the_platform_does_not_tell_who_may_write_the_author_and_the_ad
 ) -> None:
     class PermissionsHidden(FakeComments):
         async def may_write(self, repo: RepoAddress, login: str) -> bool:
-            raise ForgeError(f"the role of {login} in {repo.full_name} is hidden", "denied")
+            raise PlatformError(f"the role of {login} in {repo.full_name} is hidden", "denied")
 
     caller = await harness.organization()
     job = await completed_job(harness, caller)

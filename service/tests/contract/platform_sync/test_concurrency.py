@@ -12,7 +12,6 @@ import pytest
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.connections.repositories import connect_repositories
-from agentjobs.forges.protocol import Platform, RemoteRepository, RepoAddress
 from agentjobs.jobs.context import JobsContext
 from agentjobs.loops import platform_loop
 from agentjobs.loops.platform_loop import PlatformLoop
@@ -20,6 +19,7 @@ from agentjobs.organizations.organizations import create_organization, ensure_de
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync.sync import PlatformSync
+from agentjobs.platforms.protocol import Platform, RemoteRepository, RepoAddress
 from agentjobs.store.database import Database
 from agentjobs_runtime.git.remote import Remote
 from agentjobs_runtime.settings import Settings, load

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.hooks import HookEvent
 from agentjobs.platform_sync import hook_events
 from agentjobs.platform_sync.claims import claim_due_sync, next_due_at
 from agentjobs.platform_sync.hook_events import (
@@ -13,6 +12,7 @@ from agentjobs.platform_sync.hook_events import (
     prune_hook_events,
     record_hook_delivery,
 )
+from agentjobs.platforms.hooks import HookEvent
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.git.remote import Remote
@@ -51,7 +51,7 @@ async def makes_due(env: SyncEnvironment, delivery_id: str, event: HookEvent) ->
 
 
 async def test_a_delivery_is_stored_once_and_wakes_waiters(env: SyncEnvironment) -> None:
-    with env.db.changes.listen("forges") as signal:
+    with env.db.changes.listen("platforms") as signal:
         assert await receive(env, "one", PUSH) == "new"
         assert await signal.wait(30)
     assert await receive(env, "one", PUSH) == "known"

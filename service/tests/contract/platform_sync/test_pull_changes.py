@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.protocol import ForgeError, ForgeFault
 from agentjobs.organizations.audit import Actor, AuditFilter, AuditRecord, acting_as, list_entries
 from agentjobs.platform_sync import pull_changes
 from agentjobs.platform_sync.pull_changes import close_platform_pull, merge_platform_pull
+from agentjobs.platforms.protocol import PlatformError, PlatformFault
 from agentjobs.pulls.pulls import Pull, get_pull
 from agentjobs.store.database import Database
 from agentjobs_runtime.git.remote import Remote
@@ -98,17 +98,17 @@ async def test_a_head_that_moves_during_the_merge_is_not_merged(
 
 
 async def test_a_merge_whose_response_was_lost_counts(env: SyncEnvironment) -> None:
-    env.platform.faults["lost_merge"] = ForgeError("The connection was lost.", "away")
+    env.platform.faults["lost_merge"] = PlatformError("The connection was lost.", "away")
     assert (await merge(env)).state == "merged"
     assert len(await entries(env)) == 2
 
 
 @pytest.mark.parametrize("fault", ["refused", "denied", "unauthorized", "gone"])
 async def test_a_refusal_of_the_platform_is_passed_on(
-    env: SyncEnvironment, fault: ForgeFault
+    env: SyncEnvironment, fault: PlatformFault
 ) -> None:
     for method, change in (("merge_pull", merge), ("close_pull", close)):
-        env.platform.faults[method] = ForgeError("Two approvals are required.", fault)
+        env.platform.faults[method] = PlatformError("Two approvals are required.", fault)
         with pytest.raises(Problem, match="Two approvals are required") as raised:
             await change(env)
         assert raised.value.code == "pull_not_mergeable"
@@ -120,9 +120,9 @@ async def test_a_refusal_of_the_platform_is_passed_on(
 @pytest.mark.parametrize("method", ["merge_pull", "pull"])
 @pytest.mark.parametrize("fault", ["away", "unusable"])
 async def test_a_platform_that_is_away_can_be_asked_again(
-    env: SyncEnvironment, method: str, fault: ForgeFault
+    env: SyncEnvironment, method: str, fault: PlatformFault
 ) -> None:
-    env.platform.faults[method] = ForgeError("It does not respond.", fault)
+    env.platform.faults[method] = PlatformError("It does not respond.", fault)
     with pytest.raises(Problem, match="does not respond") as raised:
         await merge(env)
     assert raised.value.code == "forge_unavailable"

@@ -11,8 +11,6 @@ import pytest
 
 from agentjobs.cli.orgs import deletion
 from agentjobs.connections.connections import remove_connection, rotate_hook_secret
-from agentjobs.forges.hooks import HookEvent
-from agentjobs.forges.protocol import ForgeError, RemoteHook
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platform_sync import hook_choices, hook_removal
@@ -20,6 +18,8 @@ from agentjobs.platform_sync.claims import PlatformRepo, claim_due_sync
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.platform_sync.hook_registration import HookRegistration, open_registered_secret
 from agentjobs.platform_sync.hook_removal import remove_due_hooks, remove_hooks_of_connection
+from agentjobs.platforms.hooks import HookEvent
+from agentjobs.platforms.protocol import PlatformError, RemoteHook
 from agentjobs.repos import hook_rows
 from agentjobs.repos.connect import disconnect_repository
 from agentjobs.repos.hook_rows import HookRow
@@ -36,8 +36,10 @@ from tests.support.platform_sync import (
 )
 
 PUBLIC_URL = "https://agentjobs.example.org"
-AWAY = ForgeError("Gitea is busy.", "away")
-DENIED = ForgeError("Gitea denies access; the connection needs the permission “admin”.", "denied")
+AWAY = PlatformError("Gitea is busy.", "away")
+DENIED = PlatformError(
+    "Gitea denies access; the connection needs the permission “admin”.", "denied"
+)
 
 
 @dataclass
@@ -174,8 +176,8 @@ async def test_a_platform_that_is_away_is_asked_less_and_less_often(hooks: Hooks
     assert waits == sorted(waits)
     assert waits[0] < 0.02
     assert waits[-1] == pytest.approx(1)
-    hooks.platform.faults["list"] = ForgeError("Bad credentials", "unauthorized")
-    with pytest.raises(ForgeError, match="Bad credentials"):
+    hooks.platform.faults["list"] = PlatformError("Bad credentials", "unauthorized")
+    with pytest.raises(PlatformError, match="Bad credentials"):
         await hooks.check_again()
 
 

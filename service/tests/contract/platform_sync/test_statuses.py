@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from agentjobs.forges.protocol import CommitStatus, ForgeError, RepoAddress
 from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.status_loop import StatusLoop
 from agentjobs.platform_sync.statuses import MAX_REFUSALS, StatusReporter
+from agentjobs.platforms.protocol import CommitStatus, PlatformError, RepoAddress
 from agentjobs.pulls import status_rows
 from agentjobs.pulls.status_rows import request_status
 from agentjobs.store.database import Database, StoreUnavailable
@@ -24,7 +24,7 @@ from tests.support.platform_sync import BASE, HEAD, SyncEnvironment, sync_enviro
 from tests.support.stores import until
 
 PUBLIC_URL = "https://agentjobs.example.org"
-AWAY = ForgeError("Gitea is busy.", "away")
+AWAY = PlatformError("Gitea is busy.", "away")
 
 
 class Statuses:
@@ -155,7 +155,7 @@ async def test_a_commit_that_the_platform_does_not_know_yet_is_tried_again(
     first, second = await statuses.open_pull(7), await statuses.open_pull(8)
     for job, number in ((first, 7), (second, 8)):
         await statuses.env.finish(job, number)
-    unknown = ForgeError("GitHub refused the request (No commit found for SHA).", "refused")
+    unknown = PlatformError("GitHub refused the request (No commit found for SHA).", "refused")
     statuses.env.platform.faults["set_status"] = unknown
     assert await statuses.report() == []
     # It concerns one commit, so that the other one was tried as well.
@@ -201,7 +201,7 @@ async def test_a_missing_permission_is_an_error_of_the_connection_until_it_is_ch
 ) -> None:
     job = await statuses.open_pull(7)
     await statuses.env.finish(job, 7)
-    denied = ForgeError("The connection needs the permission “write:repository”.", "denied")
+    denied = PlatformError("The connection needs the permission “write:repository”.", "denied")
     statuses.env.platform.faults["set_status"] = denied
     assert await statuses.report() == []
     assert await statuses.row() == (str(denied), False, 1)

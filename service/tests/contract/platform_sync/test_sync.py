@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.hooks import HookEvent
-from agentjobs.forges.http.client import ApiError
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.inventory.indexing import claim_due
 from agentjobs.jobs.queue.platform_outages import held_keys, record_outage
 from agentjobs.platform_sync import pulls, sync
 from agentjobs.platform_sync.claims import DUE, claim_due_sync
 from agentjobs.platform_sync.hook_events import record_hook_delivery
+from agentjobs.platforms.hooks import HookEvent
+from agentjobs.platforms.http.client import ApiError
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.store.database import Database
 from agentjobs_runtime.clock import SECOND_MS, now_ms
 from agentjobs_runtime.protocol.outcomes import Outage
@@ -165,7 +165,7 @@ async def test_the_error_says_why_a_repository_cannot_be_used(
 async def test_repositories_of_a_revoked_credential_back_off_together(env: SyncEnvironment) -> None:
     env.change_repo("42", full_name="acme/other")
     await env.connect("acme/other")
-    refused = ForgeError("Gitea refuses the token", "unauthorized")
+    refused = PlatformError("Gitea refuses the token", "unauthorized")
     env.platform.faults = {"repository": refused, "check": refused}
     await env.full_sync()
     assert env.platform.requests["repository"] == 2  # connecting one repository requested it once
@@ -185,7 +185,7 @@ async def test_one_refusal_of_a_credential_does_not_mark_the_connection(
 ) -> None:
     env.change_repo("42", full_name="acme/other")
     await env.connect("acme/other")
-    env.platform.faults["repository"] = ForgeError("Bad credentials", "unauthorized")
+    env.platform.faults["repository"] = PlatformError("Bad credentials", "unauthorized")
     row = await env.full_sync()
     assert (row["sync_error"], row["sync_failures"]) == ("Bad credentials", 1)
     assert env.platform.requests["check"] == 1
@@ -196,7 +196,7 @@ async def test_one_refusal_of_a_credential_does_not_mark_the_connection(
 async def test_a_connection_that_lacks_permissions_is_marked_and_a_single_repository_is_not(
     env: SyncEnvironment,
 ) -> None:
-    env.platform.faults["repository"] = ForgeError("the permission is missing", "denied")
+    env.platform.faults["repository"] = PlatformError("the permission is missing", "denied")
     assert (await env.full_sync())["sync_error"] == "the permission is missing"
     assert await connection_error(env) is None
     env.platform.missing = ("Contents: read and write",)
@@ -211,7 +211,7 @@ async def test_a_sync_that_works_again_lets_the_jobs_of_the_connection_try(
     env: SyncEnvironment,
 ) -> None:
     key = f"refused:{(await env.row())['id']}"
-    env.platform.faults["repository"] = ForgeError("the permission is missing", "denied")
+    env.platform.faults["repository"] = PlatformError("the permission is missing", "denied")
     await env.full_sync()
     await env.db.transact(record_outage, Outage(key, "the permission is missing"))
     env.platform.faults.clear()
@@ -231,7 +231,7 @@ async def test_an_unreachable_platform_pauses_all_repositories_of_its_connection
 ) -> None:
     env.change_repo("42", full_name="acme/other")
     await env.connect("acme/other")
-    env.platform.faults["repository"] = ForgeError("Gitea is busy", "away")
+    env.platform.faults["repository"] = PlatformError("Gitea is busy", "away")
     await env.full_sync()
     assert not await env.loop.sync_next()
     other = await env.row("42")
@@ -352,7 +352,7 @@ async def test_after_an_event_only_what_it_names_is_read(env: SyncEnvironment) -
     await env.sync()
     assert requests == {"repository": 1, "open_remote": 1}
     # An event that arrives while the platform is unavailable is not lost.
-    env.platform.faults["pull"] = ForgeError("Gitea is busy", "away")
+    env.platform.faults["pull"] = PlatformError("Gitea is busy", "away")
     await env.receive("three", HookEvent("pull", SHOP, 4))
     row = await env.sync()
     assert (row["sync_error"], row["sync_failures"]) == ("Gitea is busy", 1)
@@ -397,7 +397,7 @@ async def test_a_failing_pull_request_does_not_block_the_others(
 ) -> None:
     await env.open_pull(1)
     await env.open_pull(2)
-    env.platform.faults["comments"] = ForgeError("Issues: read is missing", "denied")
+    env.platform.faults["comments"] = PlatformError("Issues: read is missing", "denied")
     env.change_pull(2, state="merged")
     row = await env.full_sync()
     assert row["sync_error"] == "Issues: read is missing"
@@ -433,7 +433,7 @@ async def test_a_comment_that_always_fails_is_skipped_after_three_attempts(
     env.post(1, 10, "poison")
     env.post(1, 11, "good")
     env.post(2, 12, "other")
-    env.platform.permission_faults["poison"] = ForgeError("Gitea is busy", "away")
+    env.platform.permission_faults["poison"] = PlatformError("Gitea is busy", "away")
     for _ in range(4):
         # An unavailable platform hardly counts, and other pull requests are not affected.
         row = await env.full_sync()
@@ -461,7 +461,7 @@ async def test_a_comment_is_skipped_eventually_if_the_platform_never_answers(
     await env.open_pull(1)
     env.post(1, 10, "poison")
     env.post(1, 11, "good")
-    env.platform.permission_faults["poison"] = ForgeError("500", "away")
+    env.platform.permission_faults["poison"] = PlatformError("500", "away")
     await env.receive("one", HookEvent("comment", SHOP, 1))
     # Without a default branch nothing is fetched.
     env.change_repo(default_branch="")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.forges.http.client import ApiError, RetryBudget
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.http.client import ApiError, RetryBudget
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.store.database import Database, Transaction
 from agentjobs.tickets.protocol import ResultLink, TicketNotFound, TrackerUnavailable
 from agentjobs.tickets.resolve import TicketQuery, Tickets
@@ -156,7 +156,7 @@ async def test_an_issue_is_found_and_gets_a_link_to_the_pull_request(
     assert other_ticket.ticket.title == "Elsewhere"
     assert set(platform.requested_connections) == {"fcn_1"}
 
-    with pytest.raises(ForgeError, match="not in a connected repository"):
+    with pytest.raises(PlatformError, match="not in a connected repository"):
         await tickets.link_back(ticket, LINK, retry_budget())
     await database.transact(insert_repo, acme, "acme/shop", "ready")
     await database.transact(connect_all, "fcn_1")
@@ -186,7 +186,7 @@ async def test_an_error_about_a_missing_ticket_names_the_trackers(
         await tickets.find(ticket_query(acme, "#13"), retry_budget())
     with pytest.raises(TicketNotFound, match=r"does not match .*issues: #12 or"):
         await tickets.find(ticket_query(acme, "SHOP-17\u202e"), retry_budget())
-    platform.error = ForgeError("the permission “Issues: read” is missing", "denied")
+    platform.error = PlatformError("the permission “Issues: read” is missing", "denied")
     with pytest.raises(TicketNotFound, match="issues: the permission"):
         await tickets.find(ticket_query(acme, "12"), retry_budget())
 
@@ -195,7 +195,7 @@ async def test_an_unavailable_tracker_is_another_error_than_a_missing_ticket(
     database: Database, keys: SealingKeys, acme: str, tickets: Tickets, platform: MemoryIssues
 ) -> None:
     await add_tracker(database, keys, "acme", ISSUES)
-    platform.error = ForgeError("it is out of order", "away")
+    platform.error = PlatformError("it is out of order", "away")
     with pytest.raises(TrackerUnavailable, match="issues: it is out of order") as error:
         await tickets.find(ticket_query(acme, "12"), retry_budget())
     platform.requested_connections.clear()

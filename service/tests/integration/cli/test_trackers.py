@@ -68,7 +68,7 @@ async def test_a_tracker_is_added_listed_changed_and_removed(
     checked = await run("check", "jira")
     assert (checked.exit_code, checked.out) == (0, "jira\n")
     assert ACCOUNT in checked.err
-    assert "forges check" in (await run("check", "issues")).err
+    assert "platforms check" in (await run("check", "issues")).err
     edited = await run("edit", "jira", "--no-link-back", "--json")
     assert edited.document["link_back"] is False
 

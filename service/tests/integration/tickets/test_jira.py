@@ -8,11 +8,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from agentjobs.forges.http.client import RetryBudget
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.store.opening import open_database
 from agentjobs.tickets.jira.tracker import JiraTracker
 from agentjobs.tickets.protocol import ResultLink, Ticket, TicketNotFound
@@ -146,7 +146,7 @@ async def test_a_link_made_twice_is_one(server: JiraServer, jira: JiraTracker) -
 async def test_a_missing_permission_to_link_is_named(server: JiraServer, jira: JiraTracker) -> None:
     ticket = await jira.find("SHOP-18")
     assert ticket is not None
-    with pytest.raises(ForgeError, match="Link issues") as error:
+    with pytest.raises(PlatformError, match="Link issues") as error:
         await jira.link_back(ticket, LINK)
     assert error.value.fault == "denied"
 
@@ -156,7 +156,9 @@ async def test_a_wrong_token_is_another_error_than_a_missing_ticket(
 ) -> None:
     jira = wrong_jira(server, session)
     for question in (jira.check(), jira.find("SHOP-17")):
-        with pytest.raises(ForgeError, match="API token" if server.is_cloud else "personal") as no:
+        with pytest.raises(
+            PlatformError, match="API token" if server.is_cloud else "personal"
+        ) as no:
             await question
         assert no.value.fault == "unauthorized"
         assert "wrong-token" not in str(no.value)
@@ -187,7 +189,7 @@ async def test_an_invalid_response_has_a_clear_error(
     server: JiraServer, jira: JiraTracker, fault: Fault, kind: str, words: str
 ) -> None:
     server.next(fault)
-    with pytest.raises(ForgeError, match=words) as error:
+    with pytest.raises(PlatformError, match=words) as error:
         await jira.find("SHOP-17")
     assert error.value.fault == kind
 
@@ -201,7 +203,7 @@ async def test_temporary_errors_are_retried_and_lasting_ones_reported(
     assert len(waits.said) == 3
     assert "rate limit" in waits.said[0]
     server.next(faults.server_error(times=None))
-    with pytest.raises(ForgeError) as error:
+    with pytest.raises(PlatformError) as error:
         await jira.find("SHOP-17")
     assert error.value.fault == "away"
 

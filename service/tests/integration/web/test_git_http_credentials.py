@@ -11,7 +11,7 @@ import pytest
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
-from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.pulls.pulls import get_pull
 from agentjobs.store.database import Database, Transaction
 from agentjobs.web.git import routes
@@ -69,12 +69,12 @@ async def test_a_job_reads_and_writes_its_own_branch(server: GitServer) -> None:
 
 async def test_a_worker_fetches_and_pushes_with_the_forges_remote(server: GitServer) -> None:
     platform = server.platform
-    forge = LocalForge(platform.db, server.url, "https://jobs.example", holds_credential)
+    adapter = LocalPlatform(platform.db, server.url, "https://jobs.example", holds_credential)
     credential = await platform.job_credential(BRANCH)
     mirrors = Mirrors(server.directory / "mirrors")
     repo_id = platform.repo.repo_id
     mirror = mirrors.path(repo_id)
-    async with forge.open_remote(platform.repo, credential) as remote:
+    async with adapter.open_remote(platform.repo, credential) as remote:
         commit = await mirrors.fetch_commit(repo_id, remote, branch="main", known_head=None)
         assert commit == platform.head()
         await push(mirror, commit, BRANCH, remote, expected=None)

@@ -143,7 +143,7 @@ async def test_untrusted_text_is_escaped(server: GitServer, browser: httpx.Async
     git_output("push", "-q", "--force", str(platform.git_dir), "HEAD", cwd=platform.source)
     commit = platform.head(branch)
     request = platform.request(branch, commit, title=PAYLOAD, body=f"{PAYLOAD}\n{PAYLOAD}")
-    await platform.forge.open_pull_request(platform.repo, CREDENTIAL, request)
+    await platform.adapter.open_pull_request(platform.repo, CREDENTIAL, request)
     pages = [await get_page(browser, f"{PULLS}/1{tab}") for tab in ("", "/commits", "/files")]
     text = "".join(page.text for page in pages)
     assert text.count("<script>alert(1)</script>") >= 8
@@ -199,7 +199,7 @@ async def test_a_pull_request_without_changes_says_so(
 ) -> None:
     head = server.platform.head()
     request = server.platform.request("main", head)
-    await server.platform.forge.open_pull_request(server.platform.repo, CREDENTIAL, request)
+    await server.platform.adapter.open_pull_request(server.platform.repo, CREDENTIAL, request)
     assert "No files changed" in (await get_page(browser, f"{PULLS}/1/files")).text
     assert "No commits" in (await get_page(browser, f"{PULLS}/1/commits")).text
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.http.responses import ApiError
-from agentjobs.forges.protocol import ForgeError, ForgeFault
 from agentjobs.inventory.index.process import IndexFailure
+from agentjobs.platforms.http.responses import ApiError
+from agentjobs.platforms.protocol import PlatformError, PlatformFault
 from agentjobs.pulls.finished_branches import record_finished_branch
 from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.store.database import StoreUnavailable
@@ -108,8 +108,8 @@ def outcome(
         (UnusableResult("it contains a device"), "unsafe_change"),
         (IndexFailure("too large"), "sandbox_error"),
         (OSError(5, "Input/output error"), "sandbox_error"),
-        (ForgeError("no"), "forge_error"),
-        (ForgeError("not there", "gone"), "repo_unavailable"),
+        (PlatformError("no"), "forge_error"),
+        (PlatformError("not there", "gone"), "repo_unavailable"),
         (BaseBranchMissing("main"), "repo_unavailable"),
         (BaseBranchMissing("topic"), "invalid_configuration"),
         (BaseBranchMissing("work"), "forge_error"),
@@ -222,7 +222,7 @@ def test_a_sandbox_that_something_outside_ended_is_not_the_jobs_fault() -> None:
 
 
 def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> None:
-    result = outcome(ForgeError("not there", "gone"), is_irrevocable=True)
+    result = outcome(PlatformError("not there", "gone"), is_irrevocable=True)
     assert result == Failed("forge_error", "not there")
 
 
@@ -245,7 +245,7 @@ def test_the_branch_of_a_job_that_fails_after_its_push_is_deleted(
         assert work is record_finished_branch
         branches.append(arguments[:3])
 
-    outcome(ForgeError("no"), is_irrevocable=True, transact=transact, **job)
+    outcome(PlatformError("no"), is_irrevocable=True, transact=transact, **job)
     assert branches == expected
 
 
@@ -258,7 +258,11 @@ def test_the_branch_of_a_job_that_fails_after_its_push_is_deleted(
             Outage("local", "refused"),
         ),
         (RepoUnavailable("HTTP 502", is_temporary=True), "con_1", Outage("repo_1", "HTTP 502")),
-        (ForgeError("no route, hunter2", "away"), "con_1", Outage("con_1", "no route, [redacted]")),
+        (
+            PlatformError("no route, hunter2", "away"),
+            "con_1",
+            Outage("con_1", "no route, [redacted]"),
+        ),
         (
             ApiError("rate limit", "away", retry_after_seconds=60.0),
             "con_1",
@@ -273,17 +277,17 @@ def test_a_job_waits_for_a_platform_that_does_not_respond(
 
 
 @pytest.mark.parametrize("fault", ["unauthorized", "denied", "gone", "unusable"])
-def test_kept_work_waits_until_a_person_has_removed_the_cause(fault: ForgeFault) -> None:
+def test_kept_work_waits_until_a_person_has_removed_the_cause(fault: PlatformFault) -> None:
     expected = Unreachable(Outage("refused:repo_1", "no [redacted]"))
-    for error in (ForgeError("no hunter2", fault), PushDenied("no hunter2")):
+    for error in (PlatformError("no hunter2", fault), PushDenied("no hunter2")):
         assert outcome(error, kept_at=1) == expected
     # What the platform would never accept fails.
-    for refusal in (ForgeError("no"), PushRejected("no")):
+    for refusal in (PlatformError("no"), PushRejected("no")):
         assert isinstance(outcome(refusal, kept_at=1), Failed)
 
 
 def test_a_platform_that_responds_with_nonsense_is_waited_for() -> None:
-    error = ForgeError("returned a web page", "unusable")
+    error = PlatformError("returned a web page", "unusable")
     result = outcome(error, platform_key="con_1")
     # Other repositories of the connection may work.
     assert result == Unreachable(Outage("repo_1", "returned a web page"))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.jobs.queue.warnings import add_warnings
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing import kept_work
 from agentjobs.publishing.context import FinishedWork
 from agentjobs.publishing.kept_work import keep_finished_work, publish_or_keep
@@ -78,7 +78,7 @@ async def test_work_is_kept_when_its_platform_does_not_respond(
 
 async def test_work_that_is_too_large_waits_in_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(monkeypatch, None, None)
-    assert await run.publish(AWAY, ForgeError("away", "away"), DONE) == DONE
+    assert await run.publish(AWAY, PlatformError("away", "away"), DONE) == DONE
 
 
 async def test_after_an_hour_the_agent_runs_again_with_a_warning(
@@ -102,10 +102,10 @@ async def test_publishing_waits_for_the_database(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "error",
     [
-        ForgeError("no permission", "denied"),
-        ForgeError("The credential was revoked.", "unauthorized"),
-        ForgeError("The repository is hidden.", "gone"),
-        ForgeError("a web page", "unusable"),
+        PlatformError("no permission", "denied"),
+        PlatformError("The credential was revoked.", "unauthorized"),
+        PlatformError("The repository is hidden.", "gone"),
+        PlatformError("a web page", "unusable"),
         PushDenied("the push was not allowed: HTTP 403"),
         RepoUnavailable("not found"),
     ],
@@ -124,7 +124,9 @@ async def test_work_that_a_person_can_get_accepted_is_kept_with_a_warning(
     assert run.syncs == 1
 
 
-@pytest.mark.parametrize("error", [ForgeError("the branch has no commits"), PushRejected("GH013")])
+@pytest.mark.parametrize(
+    "error", [PlatformError("the branch has no commits"), PushRejected("GH013")]
+)
 async def test_work_that_is_never_accepted_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -137,8 +139,8 @@ async def test_refused_work_that_is_too_large_fails_after_an_hour(
 ) -> None:
     monkeypatch.setattr(kept_work, "_MAX_HOLD_SECONDS", -1)
     run = Run(monkeypatch, None)
-    with pytest.raises(ForgeError):
-        await run.publish(ForgeError("no permission", "denied"))
+    with pytest.raises(PlatformError):
+        await run.publish(PlatformError("no permission", "denied"))
     (warning,) = run.warnings
     assert "is lost" not in warning
 

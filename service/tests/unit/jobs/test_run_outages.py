@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs_runtime.agents.artifacts import Artifacts
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.protocol.outcomes import Outcome, Unreachable
@@ -21,7 +21,7 @@ from tests.support.run_fields import RunFields
 class Repo:
     """A repository whose platform answers git; `calls` are those about its outage."""
 
-    forge = address = None
+    adapter = address = None
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -90,6 +90,6 @@ async def test_an_outage_of_the_api_goes_on_although_git_responds(
 ) -> None:
     """Its age and its backoff would begin anew with each attempt."""
     repo = Repo()
-    away = ForgeError("HTTP 503", "away")
+    away = PlatformError("HTTP 503", "away")
     assert isinstance(await run_until_previous_pull(monkeypatch, repo, away), Unreachable)
     assert repo.calls == ["check"]

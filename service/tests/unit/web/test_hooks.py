@@ -123,7 +123,7 @@ async def test_a_delivery_is_stored_once(sender: Sender) -> None:
     # The repository is not connected, so the delivery is not stored.
     assert (response.status_code, response.json()) == (202, {"status": "ignored"})
     await insert_repository(sender)
-    with sender.service.harness.db.changes.listen("forges") as signal:
+    with sender.service.harness.db.changes.listen("platforms") as signal:
         response = await sender.send()
         assert (response.status_code, response.json()) == (202, {"status": "accepted"})
         assert await signal.wait(30)

@@ -6,20 +6,20 @@ from typing import Any
 import msgspec
 from multidict import CIMultiDict
 
-from agentjobs.forges import hooks
-from agentjobs.forges.gitea import responses as gitea
-from agentjobs.forges.github import responses as github
-from agentjobs.forges.gitlab import responses as gitlab
-from agentjobs.forges.http.responses import (
+from agentjobs.platforms import hooks
+from agentjobs.platforms.gitea import responses as gitea
+from agentjobs.platforms.github import responses as github
+from agentjobs.platforms.gitlab import responses as gitlab
+from agentjobs.platforms.http.responses import (
     Response,
     decode,
     decode_as,
     error_from,
     link_url,
 )
-from agentjobs.forges.protocol import ForgeError
-from agentjobs.forges.text import one_line, truncate
-from agentjobs.forges.validate import parse_count, validate
+from agentjobs.platforms.protocol import PlatformError
+from agentjobs.platforms.text import one_line, truncate
+from agentjobs.platforms.validate import parse_count, validate
 from agentjobs.tickets.bounds import build_ticket
 from agentjobs.tickets.issues import parse_issue
 from agentjobs.tickets.jira.document_text import adf_text
@@ -93,7 +93,7 @@ def _read_response(content: bytes) -> object:
     for shape in _SHAPES:
         try:
             values.append(decode_as("GitHub", response, shape))
-        except ForgeError:
+        except PlatformError:
             continue
     decode("GitHub", response)
     return [_use(value) for value in values]
@@ -124,7 +124,7 @@ def _use(value: Any) -> object:
         if isinstance(item, msgspec.Struct):
             try:
                 validate("GitHub", item)  # type: ignore[type-var]  # whatever it validates
-            except (ForgeError, KeyError):
+            except (PlatformError, KeyError):
                 continue
     return shown
 
@@ -262,7 +262,7 @@ TARGETS = (
             _REPOSITORY, _PULL, _COMMENT, _ISSUE, [_PULL], {"repositories": [_REPOSITORY]}
         ),
         _read_response,
-        (ForgeError,),
+        (PlatformError,),
         frames=("{}", "[{}", '{"title": "{}"}'),
     ),
     Target(
@@ -284,7 +284,7 @@ TARGETS = (
         "Jira issue",
         json_documents(_JIRA),
         _read_jira,
-        (ForgeError,),
+        (PlatformError,),
         frames=("{}", '{"key": "A-1", "fields": {"description": {"content": [{}{}]}}}'),
         units=(
             '{"type":"text","text":"a"},',

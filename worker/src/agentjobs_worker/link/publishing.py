@@ -4,8 +4,8 @@ This module is one of those through which the worker reaches the service: the pr
 replaces them.
 """
 
-from agentjobs.forges.protocol import Forge, ForgeError, RepoAddress
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
+from agentjobs.platforms.protocol import BasePlatform, PlatformError, RepoAddress
 from agentjobs.publishing.attribution import Attribution, load_attribution
 from agentjobs.publishing.context import FinishedWork, ServiceRun, ServiceTools
 from agentjobs.publishing.cve_fix.cve_fix import plan_cve_fix
@@ -40,11 +40,11 @@ __all__ = [
     "CLOSED_DELAY_MS",
     "JOB_CREDENTIAL_PREFIX",
     "Attribution",
+    "BasePlatform",
     "FinishedWork",
-    "Forge",
-    "ForgeError",
     "FoundTicket",
     "HostedRepo",
+    "PlatformError",
     "PullOptions",
     "PullText",
     "PushedWork",

@@ -28,8 +28,8 @@ from agentjobs_worker.link.environments import (
 )
 from agentjobs_worker.link.publishing import (
     JOB_CREDENTIAL_PREFIX,
-    Forge,
-    ForgeError,
+    BasePlatform,
+    PlatformError,
     RepoAddress,
     new_token,
     token_hash,
@@ -41,7 +41,7 @@ from agentjobs_worker.run.context import JobTools
 RECENT_MS = 14 * 86_400_000
 _FAILURES = (
     *(EnvironmentFailed, ConfigurationError, ImageError),
-    *(BaseBranchMissing, RepoUnavailable, GitError, ForgeError, Problem),
+    *(BaseBranchMissing, RepoUnavailable, GitError, PlatformError, Problem),
 )
 _RECENTLY_USED = """
 SELECT r.id, r.organization_id, r.default_branch, r.head_commit FROM repos r
@@ -155,14 +155,14 @@ class RequestedBuilds:
         address = RepoAddress(
             repo["organization"], repo["full_name"], repo["id"], repo["external_id"] or ""
         )
-        forge: Forge | None
+        adapter: BasePlatform | None
         if repo["connection_id"] is None:
-            forge = self.tools.service.forges.get(repo["platform"])
+            adapter = self.tools.service.builtin_adapters.get(repo["platform"])
         else:
-            forge = await self.tools.service.platforms.adapter_for(repo["connection_id"])
-        if forge is None:
+            adapter = await self.tools.service.platforms.adapter_for(repo["connection_id"])
+        if adapter is None:
             raise EnvironmentFailed("The repository is disconnected.")
-        async with forge.open_remote(address, credential) as remote:
+        async with adapter.open_remote(address, credential) as remote:
             return await self.tools.mirrors.fetch_commit(
                 repo["id"], remote, branch=repo["default_branch"], known_head=repo["head_commit"]
             )

@@ -32,7 +32,7 @@ from agentjobs_worker.environments.choice import EnvironmentNotReady
 from agentjobs_worker.link.configuration import ConfigurationError, IndexFailure
 from agentjobs_worker.link.publishing import (
     CLOSED_DELAY_MS,
-    ForgeError,
+    PlatformError,
     TicketNotFound,
     TrackerUnavailable,
     keep_finished_work,
@@ -63,7 +63,7 @@ _CODES: dict[type[Exception], str] = {
     ImageUnavailable: "environment_failed",
     UnusableResult: "unsafe_change",
     SandboxError: "sandbox_error",
-    ForgeError: "forge_error",
+    PlatformError: "forge_error",
 }
 
 
@@ -78,7 +78,7 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
             return Released()
         case SandboxInterrupted() | GitError() if _is_interrupted(error):
             return Released()
-        case ForgeError() if error.is_of_connection:
+        case PlatformError() if error.is_of_connection:
             await sync_soon(run.service)
     failure = _failure_of(error, run)
     # Where the service keeps its files is not shown to clients.
@@ -140,11 +140,11 @@ def _is_interrupted(error: SandboxInterrupted | GitError) -> bool:
 async def _find_outage(error: Exception, run: RunContext) -> Outage | None:
     """What the job waits for; None if the error ends it."""
     match error:
-        case RepoUnavailable() | ForgeError() | PushDenied() if run.job.kept_at is not None:
+        case RepoUnavailable() | PlatformError() | PushDenied() if run.job.kept_at is not None:
             return await publishing_outage(error, run.service)
-        case RepoUnavailable() | ForgeError() if error.is_temporary:
+        case RepoUnavailable() | PlatformError() if error.is_temporary:
             return outage_of(error, run.service)
-        case ForgeError() if error.fault == "unusable":
+        case PlatformError() if error.fault == "unusable":
             await sync_soon(run.service)
             await run.warn(f"The job waits for its platform: {error}")
             return outage_of(error, run.service)
@@ -173,7 +173,7 @@ def _failure_of(error: Exception, run: RunContext) -> Failed:
 
 
 def _code_of(error: Exception, run: RunContext) -> str | None:
-    if isinstance(error, ForgeError) and error.fault == "gone" and not run.is_irrevocable:
+    if isinstance(error, PlatformError) and error.fault == "gone" and not run.is_irrevocable:
         return "repo_unavailable"
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
 

@@ -117,7 +117,7 @@ async def _propose(
     ticket = await find_ticket(run.service, repo)
     fix = await plan_cve_fix(run.service, repo, base)
     plan = msgspec.structs.replace(plan, network=fix.narrow(plan.network))
-    previous = await load_previous_pull(run.db, repo.forge, repo.address, run.job)
+    previous = await load_previous_pull(run.db, repo.adapter, repo.address, run.job)
     attribution = await load_attribution(run.service)
     await repo.end_outage()
     opening = _open_checkout(run, plan, base, environment)

@@ -10,12 +10,12 @@ import typer
 from agentjobs.cli.admin import load_settings
 from agentjobs.cli.doctor.disk import check_data_directory, check_disk
 from agentjobs.cli.doctor.finding import Finding, count
-from agentjobs.cli.doctor.forges import check_forges
 from agentjobs.cli.doctor.machine import (
     check_git,
     check_network_settings,
     check_sandbox_and_agents,
 )
+from agentjobs.cli.doctor.platforms import check_platforms
 from agentjobs.cli.doctor.processes import check_processes, is_only_api_here
 from agentjobs.cli.doctor.public_url import check_public_url
 from agentjobs.cli.doctor.stored import (
@@ -138,7 +138,7 @@ async def _check_store(settings: "Settings", db: "Database") -> list[Finding]:
         *await check_secrets(settings, db),
         *await check_model_keys(settings, db),
         *await check_webhooks(settings, db),
-        *await check_forges(settings, db),
+        *await check_platforms(settings, db),
         *await check_workers(settings, db),
         *await check_pauses(db),
         *await check_processes(settings, db),

@@ -118,7 +118,9 @@ async def _check_outages(db: "Database") -> list[Finding]:
         elif key.startswith(REFUSED):
             cause = "a platform that refuses finished work: the warnings of the jobs say why"
         else:
-            cause = "a platform or tracker that did not respond: see the lines forges and trackers"
+            cause = (
+                "a platform or tracker that did not respond: see the lines platforms and trackers"
+            )
         findings.append(Finding("queue", "problem", f"{count(jobs, 'job')} {wait} for {cause}"))
     return findings
 

@@ -8,8 +8,8 @@ import contextlib
 import logging
 import time
 
-from agentjobs.cli.forges.access import open_platforms
 from agentjobs.cli.orgs.tables import tenant_tables
+from agentjobs.cli.platforms.access import open_platforms
 from agentjobs.cli.repos.purge import remove_repository_files
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.jobs.cancel import request_cancel

@@ -17,8 +17,8 @@ from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
 if TYPE_CHECKING:
     import aiohttp
 
-    from agentjobs.forges.http.client import RetryBudget
     from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.platforms.http.client import RetryBudget
     from agentjobs.tickets.rows import ConfiguredTracker
 
 trackers = typer.Typer(no_args_is_help=True, help="Manage ticket trackers (issues and Jira).")
@@ -118,7 +118,7 @@ async def check_tracker(admin: Admin, name: TrackerName, org: Org = DEFAULT_ORG)
     message = (
         f"The account on {tracker.url} is {known_as}."
         if tracker.kind == "jira"
-        else "It has no token; check the connection with `agentjobs forges check`."
+        else "It has no token; check the connection with `agentjobs platforms check`."
     )
     return _answer(tracker, message, known_as)
 
@@ -175,7 +175,7 @@ async def _open_session(
     admin: Admin,
 ) -> "AsyncIterator[tuple[SealingKeys, aiohttp.ClientSession, RetryBudget]]":
     from agentjobs.app.outbound_setup import session_of
-    from agentjobs.cli.forges.access import interactive_retries
+    from agentjobs.cli.platforms.access import interactive_retries
 
     async with session_of(admin.settings) as session:
         yield sealing_keys(admin), session, interactive_retries()

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agentjobs.forges.protocol import ForgeError
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.auto_trigger_rows import FixKey, take_over_fixes
 from agentjobs.jobs.open_pulls import PROPOSED_SECONDS, OpenPullReader, ScannedRepo, WantedFix
 from agentjobs.jobs.proposed_fixes import ProposingPull, add_proposed_fixes, load_proposed_fixes
 from agentjobs.local_git.pull_heads import fetch_heads
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.cve_fix.exposure import Exposure
 from agentjobs.publishing.cve_fix.fix_plan import Fix
@@ -98,7 +98,7 @@ async def _find_pulls(
     async def open_commits(commits: Collection[str]) -> AsyncIterator[Path]:
         scratch = run.settings.data_path
         async with (
-            repo.forge.open_remote(repo.address, job.credential) as remote,
+            repo.adapter.open_remote(repo.address, job.credential) as remote,
             fetch_heads(remote, run.mirror, commits, scratch=scratch) as git_dir,
         ):
             yield git_dir
@@ -109,7 +109,7 @@ async def _find_pulls(
             known = await load_proposed_fixes(run.db, job.repo_id)
             numbers = {pull.number for pull in known.values()}
             found = await reader.find_proposed(scanned, wanted, numbers, open_commits)
-    except (ForgeError, GitError, IndexFailure, OSError) as error:
+    except (PlatformError, GitError, IndexFailure, OSError) as error:
         run.log.note(f"open pull requests were not read: {error}")
         return {}
     if found.by_fix:

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from agentjobs.forges.http.client import ApiError, PlatformApi, RetryBudget
-from agentjobs.forges.protocol import ForgeError
+from agentjobs.platforms.http.client import ApiError, PlatformApi, RetryBudget
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.tickets.bounds import build_ticket, one_line
 from agentjobs.tickets.jira.document_text import adf_text
 from agentjobs.tickets.protocol import ResultLink, Ticket
@@ -84,7 +84,7 @@ class JiraTracker:
         )
 
     async def check(self) -> str:
-        """The name of the token's account. Raises ForgeError."""
+        """The name of the token's account. Raises PlatformError."""
         user = self._api.convert(await self._get("/myself"), _User)
         name = user.emailAddress or user.name or user.displayName or ""
         return one_line(name, _MAX_NAME) or "an unnamed account"
@@ -95,7 +95,7 @@ class JiraTracker:
             return None
         try:
             issue = await self._get(f"/issue/{key}", needs="Browse projects", fields=_FIELDS)
-        except ForgeError as error:
+        except PlatformError as error:
             if error.fault != "gone":
                 raise
             # Jira treats an invalid credential as anonymous, which sees nothing.
@@ -128,7 +128,7 @@ class JiraTracker:
         key = issue.key.upper()
         if not _KEY.fullmatch(key):
             message = "Jira returned an issue with an invalid key; check the address."
-            raise ForgeError(message, "unusable")
+            raise PlatformError(message, "unusable")
         fields = issue.fields
         return build_ticket(
             key,
@@ -151,17 +151,17 @@ class JiraTracker:
         except ApiError as error:
             raise self._explain(error) from None
 
-    def _explain(self, error: ApiError) -> ForgeError:
+    def _explain(self, error: ApiError) -> PlatformError:
         """Jira may refuse with a sign-in page instead of an API response."""
         if error.status == HTTPStatus.UNAUTHORIZED:
             what = "email address and API token" if self._is_cloud else "personal access token"
-            return ForgeError(
+            return PlatformError(
                 f"Jira does not accept the {what}, which may be mistyped, expired or revoked;"
                 " replace the token.",
                 "unauthorized",
             )
         if error.status == HTTPStatus.FORBIDDEN and error.fault == "unusable":
-            return ForgeError(
+            return PlatformError(
                 "Jira denies access to the account; after failed attempts it requires a sign-in"
                 " with a browser.",
                 "denied",

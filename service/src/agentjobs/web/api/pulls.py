@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from agentjobs.forges.protocol import MergeMethod
 from agentjobs.organizations import audit
 from agentjobs.platform_sync.pull_changes import close_platform_pull, merge_platform_pull
+from agentjobs.platforms.protocol import MergeMethod
 from agentjobs.pulls.branches import close_and_remove_branch
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import (

@@ -14,16 +14,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agentjobs.connections.connections import open_hook_secret
-from agentjobs.forges.hooks import (
+from agentjobs.organizations.sealing import DecryptionFailed
+from agentjobs.platform_sync.hook_events import record_hook_delivery
+from agentjobs.platform_sync.hook_registration import open_registered_secret
+from agentjobs.platforms.hooks import (
     HookEvent,
     delivery_id_of,
     is_signed,
     lacks_signature,
     parse_event,
 )
-from agentjobs.organizations.sealing import DecryptionFailed
-from agentjobs.platform_sync.hook_events import record_hook_delivery
-from agentjobs.platform_sync.hook_registration import open_registered_secret
 from agentjobs.web.api.endpoint import Reply
 from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import media_type
@@ -189,7 +189,7 @@ def _unauthorized() -> Problem:
     return HttpProblem(
         "unauthorized",
         "The hook does not exist, or its secret is wrong; copy both from the connection"
-        " (`agentjobs forges show`, `agentjobs forges rotate-hook-secret`).",
+        " (`agentjobs platforms show`, `agentjobs platforms rotate-hook-secret`).",
         # The body may still be arriving.
         headers=_CLOSING,
     )

@@ -7,9 +7,9 @@ import pytest
 
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
-from agentjobs.forges.protocol import ForgeError, RemoteRepository
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.platforms.protocol import PlatformError, RemoteRepository
 from agentjobs.tickets import verify
 from agentjobs.tickets.trackers import NewTracker, add_tracker
 from service.tests.unit.web.dashboard.repository import TextMaker
@@ -67,7 +67,7 @@ class JiraDouble:
 
     async def check(self) -> str:
         if self._token != ACCEPTED:
-            raise ForgeError("Jira does not accept the token.", "unauthorized")
+            raise PlatformError("Jira does not accept the token.", "unauthorized")
         return "Agent Jobs"
 
 

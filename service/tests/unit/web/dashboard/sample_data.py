@@ -9,7 +9,6 @@ from agentjobs.environments.builds import Finished, NewBuild, begin_build, finis
 from agentjobs.environments.repo_settings import set_definition
 from agentjobs.environments.secret_definition import SecretDefinition
 from agentjobs.environments.secrets import set_environment_secret
-from agentjobs.forges.protocol import PullRequestRequest, RepoAddress
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.organizations.api_keys import list_keys
 from agentjobs.organizations.audit import Actor, acting_as
@@ -17,8 +16,9 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import set_secret
+from agentjobs.platforms.protocol import PullRequestRequest, RepoAddress
 from agentjobs.pulls.comments import CodePlace, add_comment
-from agentjobs.pulls.local_forge import LocalForge
+from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.webhooks.allowed_addresses import load_allow_list
 from agentjobs.webhooks.registration import add_endpoint
 from agentjobs_runtime.clock import now_ms
@@ -160,7 +160,7 @@ async def _pulls(
     harness: JobHarness, caller: Caller, repo_id: str, repository: Repository, make_text: TextMaker
 ) -> None:
     name = caller.organization
-    forge = LocalForge(harness.db, PUBLIC_URL, PUBLIC_URL, holds_credential)
+    adapter = LocalPlatform(harness.db, PUBLIC_URL, PUBLIC_URL, holds_credential)
     address = RepoAddress(name, f"{name}/shop", repo_id)
     for branch in ("open", "draft", "conflicting"):
         request = PullRequestRequest(
@@ -172,7 +172,7 @@ async def _pulls(
             body=f"{make_text('It was wrong.')}\n\n```py\n{make_text('x = 1')}\n```\n",
             draft=branch == "draft",
         )
-        await forge.open_pull_request(address, CREDENTIAL, request)
+        await adapter.open_pull_request(address, CREDENTIAL, request)
     await add_comment(harness.db, name, f"{name}/shop", OPEN, make_text("Well done"))
     place = CodePlace(
         "src/shop.py", "right", 1, repository.commits["open"], make_text("+PRICE = 3")

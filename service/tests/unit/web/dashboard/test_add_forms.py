@@ -9,7 +9,7 @@ from tests.support.users import write
 FORMS = [
     ("/settings/api-keys", "/settings/api-keys", {"name": ""}),
     ("/settings/webhooks", "/settings/webhooks", {"url": "ftp://example.com"}),
-    ("/settings/forges", "/settings/forges", {"url": "ftp://example.com", "token": "t"}),
+    ("/settings/platforms", "/settings/platforms", {"url": "ftp://example.com", "token": "t"}),
     ("/settings/trackers", "/settings/trackers/jira", {"url": "ftp://example.com", "token": "t"}),
     ("/settings/secrets", "/settings/secrets", {"name": "A", "value": ""}),
     ("/settings/secrets/environments", "/settings/secrets/environments", {"name": "A"}),
@@ -40,7 +40,9 @@ async def test_a_rejected_form_stays_open_below_its_button(dashboard, path, acti
     assert page.html.count('id="problem"') == 1
 
 
-@pytest.mark.parametrize("path", ["/settings/webhooks", "/settings/forges", "/settings/trackers"])
+@pytest.mark.parametrize(
+    "path", ["/settings/webhooks", "/settings/platforms", "/settings/trackers"]
+)
 async def test_only_admins_have_the_form(dashboard, path):
     assert 'id="add"' not in (await dashboard.member.open(path)).html
 

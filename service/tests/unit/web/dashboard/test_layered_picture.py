@@ -74,7 +74,7 @@ def test_a_line_has_a_head_at_each_end_that_is_imported():
 
 def test_untrusted_text_is_escaped():
     hostile = Box(PAYLOAD + "\u202e\x00\n", f"/?focus={PAYLOAD}", "file", note="5 files")
-    for drawing in drawings([hostile, Box("here", "", "external", is_focus=True)], {(0, 1): 1}):
+    for drawing in drawings([hostile, Box("here", "", "external")], {(0, 1): 1}):
         tags = {element.tag.removeprefix(SVG) for element in drawing.iter()}
         assert tags == {"svg", "g", "a", "path", "rect", "text", "title"}
         attributes = {name for element in drawing.iter() for name in element.attrib}

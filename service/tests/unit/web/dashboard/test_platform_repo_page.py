@@ -107,13 +107,13 @@ async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard
     path = f"{repo}/settings"
     page = await platform_dashboard.member.open(path)
     assert THERE in page.links
-    assert f"/settings/forges/{connection}" in page.links
+    assert f"/settings/platforms/{connection}" in page.links
     assert "up to date" in page.text
     assert "Clone it with any user name" not in page.text
     # The file is read from the mirror.
     assert "make check" in page.text
     viewer = await platform_dashboard.viewer.open(path)
-    assert f"/settings/forges/{connection}" not in viewer.links
+    assert f"/settings/platforms/{connection}" not in viewer.links
     await write(
         platform_dashboard.db,
         "UPDATE repos SET sync_error = :error, sync_failures = 2, sync_due_at = 1760000000000",
@@ -132,7 +132,7 @@ async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard
     overview = await platform_dashboard.viewer.open(repo)
     assert f"platform error Not there any more{PAYLOAD}" in overview.text
     assert safety_faults(overview) == []
-    listed = await platform_dashboard.admin.open(f"/settings/forges/{connection}")
+    listed = await platform_dashboard.admin.open(f"/settings/platforms/{connection}")
     assert f"Not there any more{PAYLOAD}" in listed.text
 
 

@@ -25,7 +25,7 @@ async def test_the_list_shows_repositories_and_failed_imports(sample_dashboard):
 async def test_the_empty_list_explains_how_to_connect_a_repository(dashboard):
     await write(dashboard.db, "UPDATE repos SET disconnected_at = 1")
     page = await dashboard.admin.open("/repos")
-    assert {"#add", "/settings/forges#add"} <= set(page.links)
+    assert {"#add", "/settings/platforms#add"} <= set(page.links)
     assert "An admin can connect one." in (await dashboard.member.open("/repos")).text
 
 

@@ -34,13 +34,13 @@ REFUSED_ANYWAY = {
     "POST /repos": 409,
     "POST /repos/imports/{id}/cancel": 404,
     # The sample is not connected with an App.
-    "POST /settings/forges/{id}/installation": 400,
+    "POST /settings/platforms/{id}/installation": 400,
     # The sample has no signing key.
-    "POST /settings/forges/{id}/signed-token": 409,
+    "POST /settings/platforms/{id}/signed-token": 409,
     # The worker is alive.
     "POST /operator/workers/{id}/remove": 400,
     # The platform cannot reach the test's address.
-    "POST /settings/forges/{id}/webhooks": 400,
+    "POST /settings/platforms/{id}/webhooks": 400,
     # The form names no comment.
     "POST /{org}/{full_name:repo}/pulls/{number}/comments/reply": 400,
     "POST /{org}/{full_name:repo}/pulls/{number}/comments/resolve": 400,

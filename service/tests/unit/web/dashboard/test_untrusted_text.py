@@ -95,8 +95,8 @@ SHOWN = {
     "/settings/webhooks/delivery-log/{delivery}": [
         *("answered 500", "Server", "nginx", "no thanks"),
     ],
-    "/settings/forges": ["agentjobs-bot", "The token has expired"],
-    "/settings/forges/{connection}": ["agentjobs-bot", "The token has expired", "Agent Bot"],
+    "/settings/platforms": ["agentjobs-bot", "The token has expired"],
+    "/settings/platforms/{connection}": ["agentjobs-bot", "The token has expired", "Agent Bot"],
     "/settings/trackers": ["Jira is closed"],
     "/settings/members": ["Grace", "Ada"],
     "/operator/service": ["build-1"],

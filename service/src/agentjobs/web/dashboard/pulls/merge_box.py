@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.forges.protocol import MergeMethod
 from agentjobs.jobs.follow_up import active_job_on
 from agentjobs.jobs.views.listing import latest_check
+from agentjobs.platforms.protocol import MergeMethod
 from agentjobs.pulls.comparison import Tips
 from agentjobs.pulls.merge_check import check_merge
 from agentjobs.pulls.pulls import Pull

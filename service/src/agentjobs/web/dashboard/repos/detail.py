@@ -63,7 +63,7 @@ async def stream(request: PageRequest) -> Response:
     # Checked before the stream starts: browsers reconnect to a broken stream forever.
     await require_repo(request)
     templates = {f"repo-{name}": f"repos/{name}.html" for name in _PARTS}
-    topics = ("index", "repos", "findings", "forges", activity_topic(request.organization_id))
+    topics = ("index", "repos", "findings", "platforms", activity_topic(request.organization_id))
     return live_fragments(request, templates, _current_values, *topics)
 
 

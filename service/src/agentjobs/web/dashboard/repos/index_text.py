@@ -3,7 +3,7 @@
 import msgspec
 
 from agentjobs.repos.queries import RepoView
-from agentjobs.web.dashboard.settings.forge_text import PLATFORMS
+from agentjobs.web.dashboard.settings.platform_text import PLATFORMS
 from agentjobs.web.dashboard.text_filters import counted
 
 PLATFORM_NAMES = {"local": "Hosted here", **PLATFORMS}

@@ -31,7 +31,7 @@ async def stream(request: PageRequest) -> Response:
         html = await request.fragment("repos/sync.html", sync=sync) if sync else ""
         return {"repo-sync": html}
 
-    return live_parts(request, ("repos", "forges"), parts)
+    return live_parts(request, ("repos", "platforms"), parts)
 
 
 async def disconnect(request: PageRequest) -> Response:

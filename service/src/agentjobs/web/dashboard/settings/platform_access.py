@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.forges.http.client import RetryBudget
+from agentjobs.platforms.http.client import RetryBudget
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.sessions import new_session

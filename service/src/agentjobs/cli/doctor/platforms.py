@@ -1,0 +1,131 @@
+"""`agentjobs doctor`: checks the credentials of platform connections and trackers."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from agentjobs.cli.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from agentjobs.connections.adapters import Platforms
+    from agentjobs.organizations.sealing import SealingKeys
+    from agentjobs.platforms.connection import Connection
+    from agentjobs.store.database import Database
+    from agentjobs.tickets.rows import ConfiguredTracker
+    from agentjobs_runtime.settings import Settings
+
+_RETRY_SECONDS = 10.0
+
+
+async def check_platforms(settings: "Settings", db: "Database") -> list[Finding]:
+    from agentjobs.connections.connections import list_all_connections
+    from agentjobs_runtime.problems import Problem
+    from agentjobs_runtime.settings import SettingsError
+
+    connections = await list_all_connections(db)
+    trackers = await _list_jira_trackers(db)
+    if not connections and not trackers:
+        return [
+            Finding(
+                "platforms",
+                "note",
+                "no platform is connected; add one with `agentjobs platforms add`",
+            )
+        ]
+    try:
+        return await _check_all(settings, db, connections, trackers)
+    except (Problem, SettingsError) as error:
+        return [Finding("platforms", "problem", str(error))]
+
+
+async def _check_all(
+    settings: "Settings",
+    db: "Database",
+    connections: "list[Connection]",
+    trackers: "list[ConfiguredTracker]",
+) -> list[Finding]:
+    from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
+    from agentjobs.organizations.sealing import SealingKeys
+
+    keys = SealingKeys.load(settings)
+    async with session_of(settings) as session:
+        platforms = platforms_of(db, settings, session, certificates_of(settings))
+        return await asyncio.gather(
+            *(
+                _check_platform(settings, db, keys, platforms, connection)
+                for connection in connections
+            ),
+            *(_check_tracker(db, keys, session, tracker) for tracker in trackers),
+        )
+
+
+async def _check_platform(
+    settings: "Settings",
+    db: "Database",
+    keys: "SealingKeys",
+    platforms: "Platforms",
+    connection: "Connection",
+) -> Finding:
+    from agentjobs.connections.commits import describe_commits
+    from agentjobs.connections.connections import open_credential, open_hook_secret
+    from agentjobs.connections.signing import open_signing_key
+    from agentjobs.organizations.sealing import DecryptionFailed
+    from agentjobs.platforms.http.client import RetryBudget
+    from agentjobs.platforms.protocol import PlatformError
+    from agentjobs_runtime.problems import Problem
+
+    name = f"{connection.name} at {connection.url}"
+    try:
+        # First, because an adapter's error does not say which key is missing.
+        await open_credential(db, keys, connection.id)
+        await open_hook_secret(db, keys, connection.id)
+        await open_signing_key(db, keys, connection.id)
+        platform = await platforms.adapter_for(connection.id, RetryBudget(_RETRY_SECONDS))
+        account = await platform.check()
+    except DecryptionFailed as failure:
+        return Finding("platforms", "problem", f"{name}: {failure.reason}")
+    except (PlatformError, Problem) as error:
+        return Finding("platforms", "problem", f"{name}: {error}")
+    if account.missing:
+        return Finding(
+            "platforms", "problem", f"{name} lacks permissions: {'; '.join(account.missing)}"
+        )
+    commits = describe_commits(settings, connection.checked_as(account))
+    return Finding("platforms", "ok", f"{name}: signed in as {account.login}. {commits}")
+
+
+async def _list_jira_trackers(db: "Database") -> "list[ConfiguredTracker]":
+    """The Jira trackers of all organizations. Issue trackers use the connections."""
+    from agentjobs.organizations.organizations import list_organizations
+    from agentjobs.tickets.trackers import trackers_of
+
+    owners = await list_organizations(db)
+    trackers = [tracker for owner in owners for tracker in await trackers_of(db, owner.id)]
+    return [tracker for tracker in trackers if tracker.kind == "jira"]
+
+
+async def _check_tracker(
+    db: "Database",
+    keys: "SealingKeys",
+    session: "aiohttp.ClientSession",
+    tracker: "ConfiguredTracker",
+) -> Finding:
+    from agentjobs.organizations.sealing import DecryptionFailed
+    from agentjobs.platforms.http.client import RetryBudget
+    from agentjobs.platforms.protocol import PlatformError
+    from agentjobs.tickets.resolve import jira_tracker
+    from agentjobs.tickets.trackers import open_tracker
+    from agentjobs_runtime.problems import Problem
+
+    name = f"{tracker.name} at {tracker.url}"
+    try:
+        opened = await open_tracker(db, keys, tracker.id)
+        if opened is None:
+            return Finding("trackers", "note", f"{name} was just removed")
+        account = await jira_tracker(*opened, session, RetryBudget(_RETRY_SECONDS)).check()
+    except DecryptionFailed as failure:
+        return Finding("trackers", "problem", f"{name}: {failure.reason}")
+    except (PlatformError, Problem) as error:
+        return Finding("trackers", "problem", f"{name}: {error}")
+    return Finding("trackers", "ok", f"{name}: signed in as {account}")
