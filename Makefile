@@ -82,7 +82,7 @@ test: system-test ## Run the checks and the tests that find most faults (SUITE=a
 supervisor: $(SUPERVISOR) ## Build the supervisor of agents' pods
 
 test-supervisor: $(DEV_STAMP)
-	@cd supervisor && $(WITH_GO) go test -count=1 ./...
+	@cd kubernetes/supervisor && $(WITH_GO) go test -count=1 ./...
 
 run-tests:
 	@$(BIN)/python -m pytest -n $(JOBS) --suite $(SUITE) $(PART:%=%/tests) $(PYTEST_ARGS)
@@ -146,7 +146,7 @@ check: $(DEV_STAMP) ## Lint, formatting, types, import contracts, lock files, de
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@for part in $(PARTS); do $(BIN)/lint-imports --config $$part/pyproject.toml || exit 1; done
-	@cd supervisor && $(WITH_GO) sh -c 'go vet ./... && unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "run gofmt -w: $$unformatted" >&2; exit 1; }'
+	@cd kubernetes/supervisor && $(WITH_GO) sh -c 'go vet ./... && unformatted=$$(gofmt -l .) && test -z "$$unformatted" || { echo "run gofmt -w: $$unformatted" >&2; exit 1; }'
 	@$(BIN)/python scripts/check_locks.py $(LOCKS)
 	@$(BIN)/python scripts/audit.py $(LOCKS)
 
@@ -198,9 +198,9 @@ $(DEV_STAMP): requirements-dev.lock $(PACKAGES) scripts/install.py
 	@cd $(VENV) && ln -sfn lib/python3.*/site-packages/go go
 	@touch $(RUN_STAMP) $@
 
-$(SUPERVISOR): $(wildcard supervisor/*.go) supervisor/go.mod | $(DEV_STAMP)
+$(SUPERVISOR): $(wildcard kubernetes/supervisor/*.go) kubernetes/supervisor/go.mod | $(DEV_STAMP)
 	@mkdir -p $(@D)
-	@cd supervisor && $(WITH_GO) go build -ldflags "-s -w" -o ../$@ .
+	@cd kubernetes/supervisor && $(WITH_GO) go build -ldflags "-s -w" -o ../../$@ .
 
 # Sandboxes cannot write bytecode files, so without them each run would compile its imports again.
 $(AGENTS_STAMP): $(DEV_STAMP) requirements-agents.lock scripts/install.py

@@ -12,7 +12,7 @@ from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.namespaces import CommandFailed
 from tests.support.paths import PROJECT
 
-CHART = PROJECT / "packaging" / "helm" / "agentjobs"
+CHART = PROJECT / "kubernetes" / "chart" / "agentjobs"
 RELEASE = "agentjobs"
 URL = "https://agents.example.com"
 

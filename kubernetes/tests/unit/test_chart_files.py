@@ -14,7 +14,7 @@ from agentjobs_runtime.settings import Settings
 from tests.support.documented_blocks import blocks_of
 from tests.support.paths import PROJECT, VERSION
 
-CHART = PROJECT / "packaging" / "helm" / "agentjobs"
+CHART = PROJECT / "kubernetes" / "chart" / "agentjobs"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
