@@ -4,7 +4,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _SHOWN_DIGITS = 12
 _GIT_SECONDS = 5
 

@@ -8,6 +8,7 @@ import pytest
 
 from agentjobs import build_info
 from agentjobs.build_info import describe_build
+from tests.support.paths import PROJECT
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -64,3 +65,7 @@ def test_without_git_a_checkout_is_just_development(checkout, monkeypatch, tmp_p
 def test_a_checkout_that_git_cannot_read_is_just_development(checkout, tmp_path):
     (tmp_path / ".git" / "HEAD").write_text("nonsense")
     assert describe_build().endswith(" (development)")
+
+
+def test_a_checkout_is_found_from_the_source() -> None:
+    assert build_info._ROOT == PROJECT
