@@ -9,9 +9,9 @@ import time
 from typing import Any
 
 from agentjobs.advisories.exposure import match_dependencies
-from agentjobs.inventory.model import Dependency
 from agentjobs_dependencies.advisories import matching
 from agentjobs_dependencies.advisories.model import Advisory, Affected, AffectedRange, Event, Rating
+from agentjobs_dependencies.model import Dependency
 from agentjobs_dependencies.versions import order
 from bench.report import verdict
 

@@ -7,12 +7,13 @@ from agentjobs.advisories.exposure import AdvisorySummary, Finding
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.dependencies import DependencyView
-from agentjobs.inventory.graph.encoding import pack_graph
 from agentjobs.inventory.index.wire import Result
-from agentjobs.inventory.model import Dependency, ModuleGraph
-from agentjobs.inventory.purl import purl_of
 from agentjobs.inventory.rows import prepare, store_result
 from agentjobs.store.database import Database
+from agentjobs_dependencies.graph.encoding import pack_graph
+from agentjobs_dependencies.imports.model import ModuleGraph
+from agentjobs_dependencies.model import Dependency
+from agentjobs_dependencies.purl import purl_of
 
 COMMIT = "c" * 40
 

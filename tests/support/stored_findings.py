@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.version_choice import Choice
-from agentjobs.inventory.model import Dependency
 from agentjobs.organizations.authentication import Caller
+from agentjobs_dependencies.model import Dependency
 from tests.support.jobs import JobHarness
 from tests.support.recorded_advisories import every_advisory
 

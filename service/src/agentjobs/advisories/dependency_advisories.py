@@ -7,9 +7,9 @@ import msgspec
 
 from agentjobs.advisories.exposure import AdvisorySummary
 from agentjobs.inventory.dependencies import DependencyView
-from agentjobs.inventory.model import Imported, Scope
 from agentjobs.store.database import Database, Row, struct_of
 from agentjobs_dependencies.advisories.severity import LEVELS
+from agentjobs_dependencies.model import Imported, Scope
 from agentjobs_runtime.json_fields import copy_fields, doc, known_values
 from agentjobs_runtime.settings.registries import ECOSYSTEMS
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from agentjobs.inventory.model import Dependency, Imported
 from agentjobs_dependencies.advisories.groups import AdvisoryGroup, group_advisories
 from agentjobs_dependencies.advisories.matching import (
     affects,
@@ -14,6 +13,7 @@ from agentjobs_dependencies.advisories.matching import (
 )
 from agentjobs_dependencies.advisories.model import Advisory
 from agentjobs_dependencies.advisories.severity import Severity
+from agentjobs_dependencies.model import Dependency, Imported
 
 _MAX_RANGES_LENGTH = 300
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.inventory.model import Imported
 from agentjobs.store.like_pattern import contains_pattern
+from agentjobs_dependencies.model import Imported
 from agentjobs_runtime.clock import now_ms
 
 _SEARCH = (

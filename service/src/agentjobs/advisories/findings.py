@@ -11,10 +11,10 @@ from agentjobs.advisories.decisions import Decision, decision_from
 from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.version_choice import Choice
-from agentjobs.inventory.model import Imported
 from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows
 from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs_dependencies.advisories.severity import LEVELS
+from agentjobs_dependencies.model import Imported
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
 

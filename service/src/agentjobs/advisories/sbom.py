@@ -12,8 +12,8 @@ import msgspec
 
 from agentjobs.advisories.findings import FindingView
 from agentjobs.inventory.dependencies import DependencyView, find_parents
-from agentjobs.inventory.graph.text import json_list, json_text
-from agentjobs.inventory.model import Imported
+from agentjobs.inventory.graph_text import json_list, json_text
+from agentjobs_dependencies.model import Imported
 
 _SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 _SERIAL_NUMBERS = uuid.UUID("f394c5a6-7cf4-489d-a1fa-22895c6ba2f9")

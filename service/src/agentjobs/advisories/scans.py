@@ -16,12 +16,12 @@ from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.rows import advisories_for
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.dependencies import dependency_view
-from agentjobs.inventory.model import Dependency
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import DueColumn, Lease
 from agentjobs_dependencies.advisories.matching import by_package
 from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.model import Dependency
 from agentjobs_runtime.clock import SECOND_MS
 
 DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)

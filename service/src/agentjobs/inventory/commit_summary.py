@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.inventory.languages import language_of
 from agentjobs.inventory.test_command import READ_FILES, RootFiles, guess_test_command
 from agentjobs.repos.configuration import (
     FILE_NAME,
@@ -20,6 +19,7 @@ from agentjobs.repos.configuration import (
     ConfigurationError,
     parse_configuration,
 )
+from agentjobs_dependencies.languages import language_of
 from agentjobs_runtime.environments.key import LOCK_FILES, MAX_FILES, CacheFile
 from agentjobs_runtime.git.blobs import blob_pieces
 from agentjobs_runtime.git.trees import REGULAR, TreeEntry, list_tree

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.inventory.model import Dependency, Imported
 from agentjobs.repos.queries import RepoView, get_repo
 from agentjobs.store.database import Database, Row
+from agentjobs_dependencies.model import Dependency, Imported
 from agentjobs_runtime.problems import Problem
 
 _INDEXING_RETRY_SECONDS = 5

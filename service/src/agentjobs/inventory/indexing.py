@@ -11,10 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentjobs.inventory.index.analysis import fingerprint
 from agentjobs.inventory.index.process import IndexFailure, run_child
 from agentjobs.inventory.index.wire import Request, Result
-from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.inventory.published_poms import PomFetcher, PomRegistry
 from agentjobs.inventory.rows import (
     IndexRows,
@@ -26,6 +24,8 @@ from agentjobs.inventory.rows import (
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import ClaimLost, DueColumn, backoff_ms, run_renewing
+from agentjobs_dependencies.index.analysis import fingerprint
+from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.git.refs import resolve
 from agentjobs_runtime.git.remote import strip_credentials

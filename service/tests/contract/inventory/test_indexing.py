@@ -5,7 +5,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.inventory.graph.stored import load_graph, load_summary
 from agentjobs.inventory.indexing import (
     DueRepo,
     IndexedCommit,
@@ -16,11 +15,12 @@ from agentjobs.inventory.indexing import (
     read_dependencies,
     store_failure,
 )
-from agentjobs.inventory.model import LanguageLines
+from agentjobs.inventory.stored_graph import load_graph, load_summary
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.leases import ClaimLost
+from agentjobs_dependencies.languages import LanguageLines
 from agentjobs_runtime.settings import load
 from agentjobs_runtime.settings.model import Settings
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS

@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from agentjobs.inventory.model import ModuleGraph
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.queries import find_repo
 from agentjobs.store.opening import open_database
+from agentjobs_dependencies.imports.model import ModuleGraph
 from tests.support.cli_process import make_repository
 from tests.support.dependencies import COMMIT, fault, package, store_findings, store_index
 from tests.support.in_process_cli import InProcessCommandLine

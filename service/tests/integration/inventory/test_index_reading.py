@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.inventory.graph.encoding import unpack_graph
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.inventory.index.wire import Result
-from agentjobs.inventory.model import LanguageLines
+from agentjobs_dependencies.graph.encoding import unpack_graph
+from agentjobs_dependencies.languages import LanguageLines
 from tests.support.indexing import IndexSetup, index_setup
 from tests.support.workspace import run_git
 

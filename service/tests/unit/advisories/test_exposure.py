@@ -3,8 +3,8 @@
 from typing import Any
 
 from agentjobs.advisories.exposure import Finding, match_dependencies
-from agentjobs.inventory.model import Dependency
 from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
+from agentjobs_dependencies.model import Dependency
 from tests.support.osv_records import CVSS_HIGH, record
 
 

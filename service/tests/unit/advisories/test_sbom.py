@@ -10,7 +10,7 @@ import pytest
 from agentjobs.advisories.exposure import Finding
 from agentjobs.advisories.findings import FindingView
 from agentjobs.advisories.sbom import Subject, sbom_pieces
-from agentjobs.inventory.model import Dependency
+from agentjobs_dependencies.model import Dependency
 from tests.support.dependencies import COMMIT, fault, package, views
 
 SUBJECT = Subject("repo_1", "acme/shop", COMMIT)

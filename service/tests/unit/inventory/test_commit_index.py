@@ -9,22 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.inventory import imports
-from agentjobs.inventory.graph.encoding import pack_graph, unpack_graph
-from agentjobs.inventory.index.analysis import classify
-from agentjobs.inventory.index.assembly import dependencies_of, digest_of, languages_of, warnings_of
-from agentjobs.inventory.index.commit_index import TOO_MANY_IMPORTS, CommitIndex
 from agentjobs.inventory.index.pom_cache import PomCache
-from agentjobs.inventory.index.scan import scan_commit
-from agentjobs.inventory.model import (
-    IndexWarning,
-    LanguageLines,
-    ModuleGraph,
-    ParsedManifest,
-    ParsedModule,
-    Requirement,
+from agentjobs.inventory.index.scan import classify_file, scan_commit
+from agentjobs_dependencies import imports
+from agentjobs_dependencies.graph.encoding import pack_graph, unpack_graph
+from agentjobs_dependencies.imports.model import ModuleGraph, ParsedModule
+from agentjobs_dependencies.index.assembly import (
+    dependencies_of,
+    digest_of,
+    languages_of,
+    warnings_of,
 )
-from agentjobs.inventory.purl import purl_of
+from agentjobs_dependencies.index.commit_index import TOO_MANY_IMPORTS, CommitIndex
+from agentjobs_dependencies.languages import LanguageLines
+from agentjobs_dependencies.model import IndexWarning, ParsedManifest, Requirement
+from agentjobs_dependencies.purl import purl_of
 from agentjobs_runtime.git.blocking import list_files
 from tests.support.indexing import index_setup
 
@@ -60,7 +59,7 @@ def test_the_sources_of_a_graph_precede_other_imported_files() -> None:
     ],
 )
 def test_the_path_determines_language_and_task(path: str, language: str | None, task: str) -> None:
-    kind = classify(path.encode(), path)
+    kind = classify_file(path.encode(), path)
     assert (kind.language, kind.task) == (language, task)
 
 
@@ -94,7 +93,7 @@ def test_packages_have_package_urls(
 def test_simple_names_are_formatted_like_the_library(
     ecosystem: str, name: str, version: str
 ) -> None:
-    with mock.patch("agentjobs.inventory.purl._SIMPLE", frozenset()):
+    with mock.patch("agentjobs_dependencies.purl._SIMPLE", frozenset()):
         expected = purl_of(ecosystem, name, version)
     assert purl_of(ecosystem, name, version) == expected
 

@@ -6,15 +6,15 @@ import re
 import pytest
 
 from agentjobs.inventory.dependencies import find_parents
-from agentjobs.inventory.graph.text import dot_lines, json_pieces
-from agentjobs.inventory.graph.views import (
+from agentjobs.inventory.graph_text import dot_lines, json_pieces
+from agentjobs_dependencies.graph.views import (
     Module,
     Neighbors,
     find_neighbors,
     most_imported,
     search_modules,
 )
-from agentjobs.inventory.model import ModuleGraph
+from agentjobs_dependencies.imports.model import ModuleGraph
 from tests.support.dependencies import package, views
 
 # app → shop → core → base, cli → core; `three.js` is a file and a package.

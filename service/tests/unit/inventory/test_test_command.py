@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.inventory.languages import language_of
 from agentjobs.inventory.test_command import RootFiles, guess_test_command
+from agentjobs_dependencies.languages import language_of
 
 
 def guess(**files: bytes | None) -> str | None:

@@ -7,7 +7,6 @@ import pytest
 
 from agentjobs.advisories.exposure import match_dependencies
 from agentjobs.advisories.version_choice import Choice
-from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs.publishing.cve_fix.exposure import Exposure
 from agentjobs.publishing.cve_fix.fix_plan import (
     Fix,
@@ -17,6 +16,7 @@ from agentjobs.publishing.cve_fix.fix_plan import (
     plan_fixes,
 )
 from agentjobs.publishing.cve_fix.recheck import check_fixes, faults_in
+from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs_runtime.protocol.cause import Cause, CausingFix
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import JobFailed

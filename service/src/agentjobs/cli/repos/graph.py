@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from agentjobs.advisories.dependency_advisories import DependencyAdvisory
     from agentjobs.advisories.findings import FindingView
     from agentjobs.inventory.dependencies import DependencyView
-    from agentjobs.inventory.model import ModuleGraph
     from agentjobs.repos.queries import RepoView
+    from agentjobs_dependencies.imports.model import ModuleGraph
 
 
 class Format(StrEnum):
@@ -68,7 +68,7 @@ async def _load(admin: Admin, org: str, name: str) -> Index:
     from agentjobs.advisories.dependency_advisories import advisories_of
     from agentjobs.advisories.findings import findings_of_repo
     from agentjobs.inventory.dependencies import check_indexed, list_dependencies
-    from agentjobs.inventory.graph.stored import load_graph
+    from agentjobs.inventory.stored_graph import load_graph
     from agentjobs_runtime.problems import Problem
 
     _, repo = await admin.find_repo(org, name)
@@ -96,7 +96,7 @@ def _write(pieces: Iterable[str]) -> None:
 
 def _as_json(index: Index) -> Iterator[str]:
     from agentjobs.advisories.dependency_advisories import dependency_document
-    from agentjobs.inventory.graph.text import json_pieces
+    from agentjobs.inventory.graph_text import json_pieces
 
     header = {"repo": index.repo.full_name, "commit": index.repo.indexed_commit}
     documents = (
@@ -107,7 +107,7 @@ def _as_json(index: Index) -> Iterator[str]:
 
 
 def _as_dot(index: Index) -> Iterator[str]:
-    from agentjobs.inventory.graph.text import dot_lines
+    from agentjobs.inventory.graph_text import dot_lines
 
     return dot_lines(index.repo.full_name, index.graph, index.dependencies)
 

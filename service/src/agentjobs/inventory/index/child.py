@@ -18,14 +18,10 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from agentjobs.inventory.graph.encoding import pack_graph
-from agentjobs.inventory.imports.external_names import ExternalNames
-from agentjobs.inventory.index import assembly
-from agentjobs.inventory.index.commit_index import CommitIndex
-from agentjobs.inventory.index.imported import mark_imported
+from agentjobs.inventory.index.fixtures import mark_fixtures
 from agentjobs.inventory.index.install_files import read_installed_together
 from agentjobs.inventory.index.pom_cache import PomCache
-from agentjobs.inventory.index.scan import scan_commit, scan_manifests
+from agentjobs.inventory.index.scan import CONFIGURATION_PATH, scan_commit, scan_manifests
 from agentjobs.inventory.index.wire import (
     LENGTH,
     DependencyBatch,
@@ -36,8 +32,13 @@ from agentjobs.inventory.index.wire import (
     Result,
     encode_frame,
 )
-from agentjobs.inventory.model import Dependency, IndexWarning
 from agentjobs_dependencies.formats.maven.published import PublishedPoms
+from agentjobs_dependencies.graph.encoding import pack_graph
+from agentjobs_dependencies.imports.external_names import ExternalNames
+from agentjobs_dependencies.imports.imported import mark_imported
+from agentjobs_dependencies.index import assembly
+from agentjobs_dependencies.index.commit_index import CommitIndex
+from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs_runtime.git.blocking import GitReadError, list_files
 from agentjobs_runtime.git.limits import NICE
 
@@ -115,7 +116,8 @@ def _find_dependencies(
 ) -> _Dependencies:
     poms = PublishedPoms(PomCache(Path(request.poms_path), request.maven_registry).load)
     combined = assembly.dependencies_of(index, poms)
-    dependencies = mark_imported(combined.dependencies, index.manifests, externals)
+    dependencies = mark_fixtures(combined.dependencies, index.contents.get(CONFIGURATION_PATH))
+    dependencies = mark_imported(dependencies, index.manifests, externals)
     return _Dependencies(dependencies, combined.warnings, tuple(poms.missing))
 
 
@@ -128,7 +130,7 @@ def _result(index: CommitIndex, dependencies: _Dependencies) -> Result:
         dependencies_digest=assembly.digest_of(dependencies.dependencies),
         dependencies=dependencies.dependencies,
         graph=pack_graph(index.graph),
-        configuration=assembly.configuration_of(index),
+        configuration=index.contents.get(CONFIGURATION_PATH),
         missing_poms=dependencies.missing_poms,
     )
 

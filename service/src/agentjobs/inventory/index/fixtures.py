@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agentjobs.inventory.model import Dependency
 from agentjobs.repos.fixture_patterns import DEFAULT_FIXTURES
+from agentjobs_dependencies.model import Dependency
 from agentjobs_runtime.repo_files.patterns import fold_path, parse_patterns
 
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentjobs.inventory.index.scan import display_path
-from agentjobs.inventory.model import ParsedManifest
 from agentjobs_dependencies.installed_together import (
     Group,
     find_installed_together,
     is_install_file,
     is_requirements_file,
 )
+from agentjobs_dependencies.model import ParsedManifest
 from agentjobs_runtime.git.blocking import read_blobs, split_record
 
 MAX_FILES = 1_000

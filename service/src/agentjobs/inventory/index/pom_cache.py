@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.inventory.model import ParsedManifest
 from agentjobs_dependencies import formats
+from agentjobs_dependencies.model import ParsedManifest
 
 MAX_BYTES = 1024**3
 _BUSY_SECONDS = 10

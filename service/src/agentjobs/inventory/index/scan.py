@@ -3,21 +3,24 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from agentjobs.inventory import imports
-from agentjobs.inventory.index.analysis import (
+from agentjobs_dependencies import imports
+from agentjobs_dependencies.index.analysis import (
     MAX_SOURCE_BYTES,
     FileKind,
     analyze,
     classify,
     is_manifest_or_configuration,
 )
-from agentjobs.inventory.index.commit_index import (
+from agentjobs_dependencies.index.commit_index import (
     TOO_MANY_IMPORTS,
     WHOLE_REPOSITORY,
     CommitIndex,
 )
 from agentjobs_runtime.git.blocking import read_blobs, split_record
+from agentjobs_runtime.repo_files.service_files import ServiceFile
 
+(CONFIGURATION_PATH,) = ServiceFile.CONFIGURATION.value
+_CONFIGURATION = FileKind(None, "content")
 _REPORT_EVERY_BLOBS = 64
 
 OnProgress = Callable[[int, int], None]
@@ -38,7 +41,7 @@ def scan_commit(git_dir: Path, records: Sequence[bytes], progress: OnProgress) -
 
 def scan_manifests(git_dir: Path, records: Iterable[bytes]) -> CommitIndex:
     """Reads only the manifests and configuration files."""
-    needed = [record for record in records if is_manifest_or_configuration(_path(record))]
+    needed = [record for record in records if _is_needed(_path(record))]
     return _read_files(git_dir, needed, lambda _: None)
 
 
@@ -49,7 +52,7 @@ def _read_files(
     paths: dict[tuple[bytes, FileKind], list[str]] = {}
     for raw_path, blob in map(split_record, records):
         path = display_path(raw_path)
-        paths.setdefault((blob, classify(raw_path, path)), []).append(path)
+        paths.setdefault((blob, classify_file(raw_path, path)), []).append(path)
     index, done = CommitIndex(file_count=len(records)), 0
     blobs = read_blobs(git_dir, [blob for blob, _ in paths], MAX_SOURCE_BYTES)
     for number, (((_, kind), same_paths), content) in enumerate(
@@ -62,6 +65,14 @@ def _read_files(
         if not number % _REPORT_EVERY_BLOBS:
             report(done)
     return index
+
+
+def classify_file(path: bytes, text: str) -> FileKind:
+    return _CONFIGURATION if text == CONFIGURATION_PATH else classify(path, text)
+
+
+def _is_needed(path: str) -> bool:
+    return path == CONFIGURATION_PATH or is_manifest_or_configuration(path)
 
 
 def _path(record: bytes) -> str:

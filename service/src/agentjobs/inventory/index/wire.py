@@ -5,7 +5,8 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.inventory.model import Dependency, IndexWarning, LanguageLines
+from agentjobs_dependencies.languages import LanguageLines
+from agentjobs_dependencies.model import Dependency, IndexWarning
 
 MAX_FRAME_BYTES = 512 * 1024 * 1024
 

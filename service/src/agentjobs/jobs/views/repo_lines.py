@@ -7,11 +7,11 @@ import msgspec
 
 from agentjobs.advisories import decisions
 from agentjobs.advisories.findings import count_findings_by_repo
-from agentjobs.inventory.model import LanguageLines
 from agentjobs.jobs.views.listing import JobLine, lines_by_id
 from agentjobs.repos.queries import RepoView, repo_view
 from agentjobs.store.database import Database, Row
 from agentjobs.store.like_pattern import contains_pattern
+from agentjobs_dependencies.languages import LanguageLines
 from agentjobs_runtime.clock import now_ms
 
 Order = Literal["active", "vulnerable", "name"]

@@ -13,11 +13,11 @@ from agentjobs.advisories.dependency_advisories import (
     dependency_document,
 )
 from agentjobs.inventory.dependencies import find_indexed_repo, list_dependencies
-from agentjobs.inventory.model import Imported
 from agentjobs.web.api import repos
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.pagination import Cursor, Cursors, FilterText, NextCursor
 from agentjobs.web.api.query import read_query
+from agentjobs_dependencies.model import Imported
 from agentjobs_runtime.identifiers import id_matcher
 from agentjobs_runtime.json_fields import doc
 from agentjobs_runtime.settings.registries import Ecosystem

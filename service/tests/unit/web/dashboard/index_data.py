@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 
 from agentjobs.advisories.rows import put
-from agentjobs.inventory.graph.encoding import pack_graph
-from agentjobs.inventory.model import IndexWarning, LanguageLines, ModuleGraph
 from agentjobs.organizations.authentication import Caller
 from agentjobs_dependencies.advisories.model import Advisory, Affected, AffectedRange, Event, Rating
 from agentjobs_dependencies.advisories.texts import AdvisoryText, Reference
+from agentjobs_dependencies.graph.encoding import pack_graph
+from agentjobs_dependencies.imports.model import ModuleGraph
+from agentjobs_dependencies.languages import LanguageLines
+from agentjobs_dependencies.model import IndexWarning
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
 from service.tests.unit.web.dashboard.repository import TextMaker

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentjobs.inventory.graph.encoding import pack_graph
-from agentjobs.inventory.model import ModuleGraph
+from agentjobs_dependencies.graph.encoding import pack_graph
+from agentjobs_dependencies.imports.model import ModuleGraph
 from tests.support.users import write
 
 HERE = "/repos/acme/shop/graph"

@@ -4,10 +4,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from agentjobs.inventory.model import LanguageLines
 from agentjobs.web.dashboard.plots.labels import shorten
 from agentjobs.web.dashboard.plots.layered import Box, draw_layers
 from agentjobs.web.dashboard.repos.language_bar import language_bar
+from agentjobs_dependencies.languages import LanguageLines
 from service.tests.unit.web.dashboard.browser import PAYLOAD
 
 SVG = "{http://www.w3.org/2000/svg}"

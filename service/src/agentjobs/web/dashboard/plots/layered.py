@@ -11,10 +11,10 @@ from itertools import pairwise
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.inventory.graph.layers import Edge, arrange
-from agentjobs.inventory.graph.package_map import Kind
 from agentjobs.web.dashboard.plots.canvas import number
 from agentjobs.web.dashboard.plots.labels import clean, escape_text, shorten, text_width
+from agentjobs_dependencies.graph.layers import Edge, arrange
+from agentjobs_dependencies.graph.package_map import Kind
 
 _FONT, _COUNT_FONT = 13.0, 11.0
 # Upper bounds for the stylesheet's monospace fonts.

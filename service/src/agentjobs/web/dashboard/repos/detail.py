@@ -9,7 +9,7 @@ from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import count_findings
 from agentjobs.advisories.packages import list_packages
 from agentjobs.inventory.dependencies import count_dependencies
-from agentjobs.inventory.graph.stored import load_summary
+from agentjobs.inventory.stored_graph import load_summary
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import JobLine, list_lines
 from agentjobs.platform_sync.state import sync_state

@@ -7,11 +7,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.inventory.graph.folders import search_folders
-from agentjobs.inventory.graph.package_map import count_external_names, map_folder
-from agentjobs.inventory.graph.stored import load_graph
-from agentjobs.inventory.graph.views import Module, find_neighbors, most_imported, search_modules
-from agentjobs.inventory.model import ModuleGraph
+from agentjobs.inventory.stored_graph import load_graph
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.pages import prefix_of
@@ -27,6 +23,10 @@ from agentjobs.web.dashboard.repos.graph_views import (
 from agentjobs.web.dashboard.repos.lookup import require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
+from agentjobs_dependencies.graph.folders import search_folders
+from agentjobs_dependencies.graph.package_map import count_external_names, map_folder
+from agentjobs_dependencies.graph.views import Module, find_neighbors, most_imported, search_modules
+from agentjobs_dependencies.imports.model import ModuleGraph
 from agentjobs_runtime.problems import Problem
 
 _IMPORTED_SHOWN = 15

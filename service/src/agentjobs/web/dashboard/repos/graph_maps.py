@@ -3,11 +3,11 @@
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.inventory.graph.package_map import MapNode, PackageMap
 from agentjobs.web.dashboard.plots.labels import clean, shorten
 from agentjobs.web.dashboard.plots.layered import Box, draw_layers
 from agentjobs.web.dashboard.repos.graph_views import Node, address, address_of_module
 from agentjobs.web.dashboard.text_filters import counted
+from agentjobs_dependencies.graph.package_map import MapNode, PackageMap
 
 # Of a path from a repository, which may have thousands of folders.
 _MAX_FOLDERS = 20

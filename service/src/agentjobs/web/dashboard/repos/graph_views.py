@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from agentjobs.inventory.graph.views import Neighbors
+from agentjobs_dependencies.graph.views import Neighbors
 
 MAX_LISTED = 500
 

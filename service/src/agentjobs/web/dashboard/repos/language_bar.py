@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.inventory.model import LanguageLines
 from agentjobs.web.dashboard.plots.share_bar import Segment, share_bar
+from agentjobs_dependencies.languages import LanguageLines
 
 _MAX_LANGUAGES = 6
 _OTHERS = "s-quiet"

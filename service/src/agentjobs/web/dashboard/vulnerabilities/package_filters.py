@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from agentjobs.inventory.model import Imported
+from agentjobs_dependencies.model import Imported
 
 # By query parameter: whether to list fixtures; None for both. Fixtures are listed apart.
 FILES: Mapping[str, bool | None] = {"": False, "fixtures": True, "all": None}
