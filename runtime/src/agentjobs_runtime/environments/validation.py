@@ -14,14 +14,13 @@ from agentjobs_runtime.environments.images.errors import ImageError
 from agentjobs_runtime.environments.images.reference import parse_reference
 from agentjobs_runtime.repo_files.patterns import parse_patterns
 from agentjobs_runtime.sandboxes.slots import MAX_SERVICES
+from agentjobs_runtime.toml_lines import ValuePath
 
 MAX_COMMAND_BYTES = 16 * 1024
 MAX_VARIABLES = 100
 MAX_VARIABLE_BYTES = 16 * 1024
 MAX_CACHE_PATTERNS = 100
 
-# The names and indexes that lead to a value.
-ValuePath = tuple[str | int, ...]
 OnUnknown = Callable[[ValuePath, tuple[str, ...]], None]
 
 _SERVICE_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")

@@ -3,6 +3,8 @@
 import re
 from typing import Self
 
+from agentjobs_runtime.toml_lines import find_line
+
 
 class SettingsFileError(Exception):
     """An invalid value in the file; `path` is like `agents[0].command`."""
@@ -27,19 +29,5 @@ class SettingsFileError(Exception):
 
 def line_of(text: str, path: str) -> int:
     """The 1-based line where `path` is set; otherwise its table's header, else 1."""
-    matched = re.match(r"(?:(?P<table>\w+)\[(?P<index>\d+)\])?\.?(?P<key>\w+)?", path)
-    table, index, key = matched.group("table", "index", "key") if matched else (None, None, None)
-    lines = text.splitlines()
-    start = _header_line(lines, table, int(index)) if table and index else 0
-    if key:
-        for number, line in enumerate(lines[start:], start + 1):
-            if number > start + 1 and table and line.lstrip().startswith("[["):
-                break
-            if re.match(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*(?:[=.\]])", line):
-                return number
-    return start + 1
-
-
-def _header_line(lines: list[str], table: str, index: int) -> int:
-    headers = [at for at, line in enumerate(lines) if re.match(rf"\s*\[\[\s*{table}\s*\]\]", line)]
-    return headers[index] if index < len(headers) else 0
+    parts = filter(None, re.split(r"[.\[\]]", path))
+    return find_line(text, tuple(int(part) if part.isdecimal() else part for part in parts))

@@ -2,7 +2,8 @@
 
 import re
 
-from agentjobs_runtime.environments.validation import ValuePath
+# The names and indexes that lead to a value.
+ValuePath = tuple[str | int, ...]
 
 # Possessive: lines of a multi-line string are matched too, and may have any content.
 _HEADER = re.compile(r"\s*+(?P<bracket>\[{1,2}+)(?P<name>[^\[\]]++)\]{1,2}+\s*+(#.*)?$")
