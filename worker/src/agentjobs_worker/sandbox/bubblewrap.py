@@ -24,8 +24,8 @@ from agentjobs_worker.sandbox.availability import (
     install_command,
 )
 from agentjobs_worker.sandbox.bwrap_command import BwrapCommand
-from agentjobs_worker.sandbox.cgroup import Cgroups, delegation_command, find_delegation
-from agentjobs_worker.sandbox.cgroup_files import NotDelegated
+from agentjobs_worker.sandbox.cgroup import Cgroups, NotDelegated
+from agentjobs_worker.sandbox.cgroup_delegation import delegation_command, find_delegation
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
 from agentjobs_worker.sandbox.environment import environment_inside
 from agentjobs_worker.sandbox.host_shortage import HostShortage, is_shortage, reports_shortage

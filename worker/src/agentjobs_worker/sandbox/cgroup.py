@@ -1,22 +1,23 @@
-"""Limits that the kernel enforces for a whole sandbox: finds the cgroups this service may use.
-
-Prefers cgroup v2. Only describes what both versions have in common.
-"""
+"""Limits that the kernel enforces for a whole sandbox: what both versions of cgroups share."""
 
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from subprocess import Popen
 from typing import Protocol
 
-import msgspec
-
 from agentjobs_runtime.sandboxes.limits import Limits
-from agentjobs_worker.sandbox import cgroup_v1, cgroup_v2
-from agentjobs_worker.sandbox.cgroup_files import NotDelegated
 
-_SYSTEMD = Path("/run/systemd/system")
-_WITHOUT_SYSTEMD = "start the service in a cgroup with the controllers cpu, memory and pids"
+# The CPU share of a sandbox, against the default of everything else on the machine.
+CPU_SHARE_DIVISOR = 10
+CPU_PERIOD_MICROSECONDS = 100_000
+# The kernel accepts no lower quota.
+_MIN_QUOTA_MICROSECONDS = 1_000
+
+
+class NotDelegated(Exception):
+    """No cgroup is usable; the message says why."""
 
 
 class Cgroup(Protocol):
@@ -49,40 +50,58 @@ class Cgroups(Protocol):
         """Kill its processes and remove it; if they take time to die, a later call removes it."""
 
 
-class Delegation(msgspec.Struct, frozen=True):
-    """Cgroups that this service may use. `claim` raises NotDelegated."""
-
-    description: str
-    limits_cpus: bool
-    claim: Callable[[], Cgroups]
+def cpu_quota(cpus: float) -> int:
+    """Microseconds in each period."""
+    return max(round(cpus * CPU_PERIOD_MICROSECONDS), _MIN_QUOTA_MICROSECONDS)
 
 
-def find_delegation(proc: Path = Path("/proc")) -> Delegation:
-    """Changes nothing. Raises NotDelegated."""
-    try:
-        root = cgroup_v2.find_delegated_cgroup(proc)
-    except NotDelegated as error:
-        reason = str(error)
-    else:
-        return Delegation(
-            f"cgroup v2 at {root}",
-            cgroup_v2.has_cpu_controller(root),
-            lambda: cgroup_v2.claim(root),
-        )
-    try:
-        directories = cgroup_v1.find_delegated_cgroups(proc)
-    except NotDelegated as error:
-        raise NotDelegated(f"{reason}; cgroup v1: {error}") from None
-    return Delegation(
-        f"cgroup v1 at {directories[cgroup_v1.MEMORY]}",
-        cgroup_v1.CPU in directories,
-        lambda: cgroup_v1.claim(directories),
-    )
+def write_number(file: Path, value: int) -> None:
+    file.write_text(f"{value}\n")
 
 
-def delegation_command(systemd: Path = _SYSTEMD) -> str:
-    """How to start the service so that it has a cgroup of its own."""
-    if not systemd.is_dir():
-        return _WITHOUT_SYSTEMD
-    scope = "--scope" if os.geteuid() == 0 else "--user --scope"
-    return f"start it with `systemd-run {scope} -p Delegate=yes agentjobs worker` (or `up`)"
+def read_number(file: Path, key: str) -> int:
+    """The value of a key in a file of `key value` lines; 0 if there is none."""
+    for line in file.read_text().splitlines():
+        name, _, value = line.partition(" ")
+        if name == key:
+            return int(value)
+    return 0
+
+
+def members(directory: Path) -> list[int]:
+    return [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
+
+
+def own_memberships(proc: Path) -> Iterator[tuple[str, str]]:
+    """The controllers (empty for v2) and the path of each cgroup this process is in."""
+    for line in (proc / "self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        yield controllers, path
+
+
+def mounted_directories(proc: Path, file_system: str, path: str) -> Iterator[tuple[Path, set[str]]]:
+    """Where hierarchies of this type show the cgroup `path`, with their options."""
+    for line in (proc / "self/mountinfo").read_text().splitlines():
+        fields, _, rest = line.partition(" - ")
+        mounted_type, _, options = rest.split(" ", 2)
+        if mounted_type != file_system:
+            continue
+        mounted_root, mount_point = fields.split()[3:5]
+        if path == mounted_root or path.startswith(mounted_root.rstrip("/") + "/"):
+            below = path.removeprefix(mounted_root.rstrip("/")).lstrip("/")
+            yield Path(mount_point, below), set(options.split(","))
+
+
+def sandbox_name(prefix: str, number: int) -> str:
+    return f"{prefix}-{os.getpid()}-{number}"
+
+
+def find_abandoned(directory: Path, prefix: str, proc: Path) -> list[Path]:
+    """The cgroups of sandboxes whose service died, and those of this process."""
+    name = re.compile(rf"{re.escape(prefix)}-(\d+)-\d+")
+    owners = {path: name.fullmatch(path.name) for path in directory.glob(f"{prefix}-*-*")}
+    return [
+        path
+        for path, owner in owners.items()
+        if owner and (int(owner[1]) == os.getpid() or not (proc / owner[1]).exists())
+    ]

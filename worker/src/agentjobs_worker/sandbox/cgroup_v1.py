@@ -10,12 +10,12 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from subprocess import Popen
-from typing import TYPE_CHECKING
 
 from agentjobs_runtime.sandboxes.limits import NO_HOST_MEMORY, Limits
-from agentjobs_worker.sandbox.cgroup_files import (
+from agentjobs_worker.sandbox.cgroup import (
     CPU_PERIOD_MICROSECONDS,
     CPU_SHARE_DIVISOR,
+    Cgroup,
     NotDelegated,
     cpu_quota,
     find_abandoned,
@@ -26,9 +26,6 @@ from agentjobs_worker.sandbox.cgroup_files import (
     sandbox_name,
     write_number,
 )
-
-if TYPE_CHECKING:
-    from agentjobs_worker.sandbox.cgroup import Cgroup
 
 MEMORY, CPU, CPU_TIME = "memory", "cpu", "cpuacct"
 # An rlimit bounds the number of processes: every hierarchy would delay the start.
@@ -149,7 +146,7 @@ class CgroupsV1:
             raise
         return cgroup
 
-    def discard(self, cgroup: "Cgroup") -> None:
+    def discard(self, cgroup: Cgroup) -> None:
         assert isinstance(cgroup, CgroupV1)
         self._dying.update(cgroup.directories.values())
         self._dying = {path for path in self._dying if not _remove(path)}

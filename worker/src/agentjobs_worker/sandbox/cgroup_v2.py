@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from subprocess import Popen
-from typing import TYPE_CHECKING
 
 from agentjobs_runtime.sandboxes.limits import NO_HOST_MEMORY, Limits
-from agentjobs_worker.sandbox.cgroup_files import (
+from agentjobs_worker.sandbox.cgroup import (
     CPU_PERIOD_MICROSECONDS,
     CPU_SHARE_DIVISOR,
+    Cgroup,
     NotDelegated,
     cpu_quota,
     find_abandoned,
@@ -25,9 +25,6 @@ from agentjobs_worker.sandbox.cgroup_files import (
     sandbox_name,
     write_number,
 )
-
-if TYPE_CHECKING:
-    from agentjobs_worker.sandbox.cgroup import Cgroup
 
 REQUIRED_CONTROLLERS = frozenset({"memory", "pids"})
 # The kernel allows processes in leaves only, so the service moves into one.
@@ -122,7 +119,7 @@ class CgroupsV2:
             raise
         return cgroup
 
-    def discard(self, cgroup: "Cgroup") -> None:
+    def discard(self, cgroup: Cgroup) -> None:
         assert isinstance(cgroup, CgroupV2)
         self._dying.add(cgroup.path)
         self._dying = {path for path in self._dying if not _remove(path)}

@@ -11,8 +11,8 @@ import shutil
 from agentjobs_runtime.sandboxes.slots import build_slots
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.sandbox.bubblewrap import NO_CPU_CONTROLLER, BubblewrapSandbox
-from agentjobs_worker.sandbox.cgroup import delegation_command, find_delegation
-from agentjobs_worker.sandbox.cgroup_files import NotDelegated
+from agentjobs_worker.sandbox.cgroup import NotDelegated
+from agentjobs_worker.sandbox.cgroup_delegation import delegation_command, find_delegation
 from agentjobs_worker.sandbox.clusters import load_cluster
 from agentjobs_worker.sandbox.factory import open_trial_pods
 from agentjobs_worker.sandbox.process import WARNING

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentjobs_runtime.sandboxes.limits import NO_HOST_MEMORY
-from agentjobs_worker.sandbox.cgroup_files import mounted_directories, own_memberships, read_number
+from agentjobs_worker.sandbox.cgroup import mounted_directories, own_memberships, read_number
 
 _NO_PROCESSES = "the machine has no processes left"
 # With more than this fraction in use, starting a process may have failed.

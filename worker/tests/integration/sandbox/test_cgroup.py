@@ -18,8 +18,8 @@ import pytest
 from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_worker.agents.builtin_agents import python_files
 from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
-from agentjobs_worker.sandbox.cgroup import find_delegation
-from agentjobs_worker.sandbox.cgroup_files import NotDelegated
+from agentjobs_worker.sandbox.cgroup import NotDelegated
+from agentjobs_worker.sandbox.cgroup_delegation import find_delegation
 from agentjobs_worker.sandbox.cgroup_v1 import CgroupsV1, find_delegated_cgroups
 from agentjobs_worker.sandbox.cgroup_v1 import claim as claim_v1
 from agentjobs_worker.sandbox.cgroup_v2 import CgroupsV2, find_delegated_cgroup
@@ -271,7 +271,7 @@ def test_processes_a_killed_service_left_in_v1_die_when_the_next_service_starts(
 _SERVICE = """
 import os, sys
 from pathlib import Path
-from agentjobs_worker.sandbox.cgroup_files import NotDelegated
+from agentjobs_worker.sandbox.cgroup import NotDelegated
 from agentjobs_worker.sandbox.cgroup_v2 import claim
 Path(sys.argv[2]).write_text(str(os.getpid()))
 try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_runtime.settings import Settings
-from agentjobs_worker.sandbox.cgroup import delegation_command
+from agentjobs_worker.sandbox.cgroup_delegation import delegation_command
 from agentjobs_worker.sandbox.description import RLIMITS, describe_sandbox
 
 

@@ -2,20 +2,30 @@
 
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from agentjobs.store.database import Engine, Row, StoreError
 from agentjobs.store.postgresql.connection import Connection, explain, is_standby_refusal
-from agentjobs.store.postgresql.notifications import CHANNEL
+from agentjobs.store.postgresql.notifications import CHANNEL, Notifications
+from agentjobs.store.postgresql.server_clock import ServerClock
 from agentjobs.store.statements import render
 from agentjobs.store.transactions import OpenTransaction, raise_foreign_await
-
-if TYPE_CHECKING:
-    from agentjobs.store.postgresql.database import PostgresqlDatabase
 
 T = TypeVar("T")
 
 _READS = ("fetch", "fetchrow")
+
+
+class _Connections(Protocol):
+    """The database whose connections a transaction uses."""
+
+    begin: str
+    clock: ServerClock
+    notifications: Notifications
+
+    async def first_call(
+        self, method: str, sql: str, values: Sequence[Any] = ()
+    ) -> tuple[Connection, Any]: ...
 
 
 class PostgresqlTransaction(OpenTransaction):
@@ -37,7 +47,7 @@ class PostgresqlTransaction(OpenTransaction):
 
     engine: Engine = "postgresql"
 
-    def __init__(self, database: "PostgresqlDatabase") -> None:
+    def __init__(self, database: _Connections) -> None:
         super().__init__()
         self._database = database
         self.connection: Connection | None = None

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs_runtime.sandboxes.limits import NO_HOST_MEMORY, Limits
-from agentjobs_worker.sandbox.cgroup import delegation_command, find_delegation
-from agentjobs_worker.sandbox.cgroup_files import NotDelegated
+from agentjobs_worker.sandbox.cgroup import NotDelegated
+from agentjobs_worker.sandbox.cgroup_delegation import delegation_command, find_delegation
 from agentjobs_worker.sandbox.cgroup_v1 import CgroupsV1
 from agentjobs_worker.sandbox.cgroup_v2 import CgroupsV2, claim, find_delegated_cgroup
 
