@@ -40,11 +40,11 @@ _JOBS = (
     Failpoint("agentjobs_worker.run.run", "prepare_task", before="preparing"),
     # Right before the agent is spawned.
     Failpoint("agentjobs_worker.run.agent", "start_job", after="started"),
-    Failpoint("agentjobs_worker.run.run", "commit_changes", before="agent-ended"),
+    Failpoint("agentjobs_worker.run.run", "commit_work", before="agent-ended"),
     Failpoint("agentjobs_worker.run.run", "push_commit", before="pushing", after="pushed"),
     Failpoint("agentjobs_worker.run.run", "open_pull_request", after="pull-opened"),
     Failpoint("agentjobs_worker.run.run", "restore_kept_work", before="publishing-kept"),
-    Failpoint("agentjobs.publishing.kept_work", "keep_finished_work", after="keeping"),
+    Failpoint("agentjobs.publishing.unpublished_work", "keep_finished_work", after="keeping"),
     Failpoint("agentjobs_worker.loops.job_loop", "keep_finished_work", after="keeping"),
     Failpoint(
         "agentjobs_worker.loops.job_loop", "finish_job", before="finishing", after="finished"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from agentjobs.advisories.exposure import AdvisorySummary, Finding
+from agentjobs.advisories.dependency_matching import AdvisorySummary, Finding
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.dependencies import DependencyView

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from agentjobs.advisories.exposure import match_dependencies
+from agentjobs.advisories.dependency_matching import match_dependencies
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.organizations.authentication import Caller

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from agentjobs.advisories.exposure import Finding
+from agentjobs.advisories.dependency_matching import Finding
 from agentjobs.organizations import audit
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_runtime.problems import Fault, Problem

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.advisories.exposure import AdvisorySummary
+from agentjobs.advisories.dependency_matching import AdvisorySummary
 from agentjobs.inventory.dependencies import DependencyView
 from agentjobs.store.database import Database, Row, struct_of
 from agentjobs_dependencies.advisories.severity import LEVELS

@@ -8,7 +8,7 @@ import msgspec
 
 from agentjobs.advisories import decisions
 from agentjobs.advisories.decisions import Decision, decision_from
-from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
+from agentjobs.advisories.dependency_matching import AdvisorySummary, Finding, Package
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from agentjobs.advisories.decisions import end_snoozes
-from agentjobs.advisories.exposure import Finding, Package, match_dependencies
+from agentjobs.advisories.dependency_matching import Finding, Package, match_dependencies
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.rows import advisories_for
 from agentjobs.advisories.version_choice import Choice

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
-from agentjobs.app.worker_environments import environments_of
 from agentjobs.gateway.prices import load_prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.indexing import pom_fetcher
@@ -25,7 +24,8 @@ from agentjobs_runtime.mirrors.checkout_limits import MIB, CheckoutLimits
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.settings import Settings
-from agentjobs_worker.agents.image_programs import ImagePrograms
+from agentjobs_worker.agents.pod_programs import PodPrograms
+from agentjobs_worker.environments.worker_environments import open_environments
 from agentjobs_worker.loops.cluster_loop import cluster_loop
 from agentjobs_worker.loops.network_loop import network_loop
 from agentjobs_worker.loops.worker import Worker, WorkerLoop
@@ -109,8 +109,8 @@ async def _job_tools(
         keys, allowed = SealingKeys.load(settings), allowed_of(settings)
         platforms = platforms_of(context.db, settings, session, certificates)
         adapter = _local_platform(context, git_url, certificates)
-        environments = await environments_of(
-            context, sandbox, workspaces, mirrors, allowed, certificates
+        environments = await open_environments(
+            context.db, settings, sandbox, workspaces, mirrors, allowed, certificates
         )
         if environments is not None:
             stack.push_async_callback(environments.close)
@@ -136,7 +136,7 @@ async def _job_tools(
             certificates=certificates,
             environments=environments,
             identity=identity,
-            image_programs=_image_programs(settings, sandbox),
+            pod_programs=_pod_programs(settings, sandbox),
         )
 
 
@@ -162,7 +162,7 @@ def _local_platform(context: JobsContext, git_url: str, certificates: Path | Non
     return LocalPlatform(context.db, git_url, public_url, may_write_branch, certificates)
 
 
-def _image_programs(settings: Settings, sandbox: Sandbox) -> ImagePrograms | None:
+def _pod_programs(settings: Settings, sandbox: Sandbox) -> PodPrograms | None:
     if not settings.uses_kubernetes:
         return None
-    return ImagePrograms(sandbox, settings.effective_kubernetes_image)
+    return PodPrograms(sandbox, settings.effective_kubernetes_image)

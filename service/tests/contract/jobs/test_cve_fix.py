@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.exposure import match_dependencies
+from agentjobs.advisories.dependency_matching import match_dependencies
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.publishing.cve_fix import cve_fix

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.exposure import Finding
+from agentjobs.advisories.dependency_matching import Finding
 from agentjobs.advisories.findings import FindingView
 from agentjobs.advisories.sbom import Subject, sbom_pieces
 from agentjobs_dependencies.model import Dependency

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.advisories.exposure import match_dependencies
+from agentjobs.advisories.dependency_matching import match_dependencies
 from agentjobs.advisories.version_choice import Choice
 from agentjobs.publishing.cve_fix.exposure import Exposure
 from agentjobs.publishing.cve_fix.fix_plan import (

@@ -8,9 +8,9 @@ import pytest
 
 from agentjobs.jobs.queue.warnings import add_warnings
 from agentjobs.platforms.protocol import PlatformError
-from agentjobs.publishing import kept_work
+from agentjobs.publishing import unpublished_work
 from agentjobs.publishing.context import FinishedWork
-from agentjobs.publishing.kept_work import keep_finished_work, publish_or_keep
+from agentjobs.publishing.unpublished_work import keep_finished_work, publish_or_keep
 from agentjobs.repos.sync_requests import request_sync
 from agentjobs.store.database import StoreUnavailable
 from agentjobs_runtime.mirrors.errors import PushDenied, PushRejected, RepoUnavailable
@@ -30,9 +30,9 @@ class Run:
         self.warnings: list[str] = []
         self.syncs = 0
         self._bundles = list(bundles)
-        monkeypatch.setattr(kept_work, "create_bundle", self._create_bundle)
+        monkeypatch.setattr(unpublished_work, "create_bundle", self._create_bundle)
         for pause in ("_FIRST_HOLD_MS", "_MAX_HOLD_MS", "_STORE_PAUSE_SECONDS"):
-            monkeypatch.setattr(kept_work, pause, 0)
+            monkeypatch.setattr(unpublished_work, pause, 0)
         self.context: Any = RunFields(
             job=SimpleNamespace(
                 repo_id="repo_1",
@@ -84,7 +84,7 @@ async def test_work_that_is_too_large_waits_in_its_worker(monkeypatch: pytest.Mo
 async def test_after_an_hour_the_agent_runs_again_with_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_work, "_MAX_HOLD_SECONDS", -1)
+    monkeypatch.setattr(unpublished_work, "_MAX_HOLD_SECONDS", -1)
     run = Run(monkeypatch, None)
     with pytest.raises(RepoUnavailable):
         await run.publish(AWAY)
@@ -137,7 +137,7 @@ async def test_work_that_is_never_accepted_is_not_kept(
 async def test_refused_work_that_is_too_large_fails_after_an_hour(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_work, "_MAX_HOLD_SECONDS", -1)
+    monkeypatch.setattr(unpublished_work, "_MAX_HOLD_SECONDS", -1)
     run = Run(monkeypatch, None)
     with pytest.raises(PlatformError):
         await run.publish(PlatformError("no permission", "denied"))

@@ -12,7 +12,7 @@ from agentjobs_runtime.outbound.guard.host_patterns import is_pattern
 from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.registries import ECOSYSTEMS
-from agentjobs_worker.agents.image_programs import PYTHON
+from agentjobs_worker.agents.pod_programs import PYTHON
 from agentjobs_worker.link.configuration import hosts_for
 
 _LINT_FIXER_MODULE = "agentjobs_worker.agents.builtin.lint_fixer"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.settings import Settings
-from agentjobs_worker.agents.image_programs import ImagePrograms
+from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.agents.readiness import Readiness, check_agents
 from agentjobs_worker.sandbox.factory import open_trial_pods
 
@@ -19,7 +19,7 @@ async def check_installed(settings: Settings, agents: Sequence[Agent]) -> list[R
         return await check_agents(agents, in_sandbox=settings.has_sandbox)
     try:
         async with asyncio.timeout(_MAX_SECONDS), open_trial_pods(settings) as sandbox:
-            image = ImagePrograms(sandbox, settings.effective_kubernetes_image)
+            image = PodPrograms(sandbox, settings.effective_kubernetes_image)
             return await check_agents(agents, image=image)
     except TimeoutError:
         reason = f"no pod ran within {_MAX_SECONDS:g} seconds: see `agentjobs doctor`"

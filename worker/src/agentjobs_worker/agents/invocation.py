@@ -9,8 +9,8 @@ from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.agents.prompt import JobDetails, build_prompt, job_json
 from agentjobs_runtime.sandboxes.directories import JOB_FILE, WRITABLE_DIRECTORIES
 from agentjobs_worker.agents.cve_fixer_support import with_package_managers
-from agentjobs_worker.agents.image_programs import ImagePrograms
 from agentjobs_worker.agents.installation import resolve_preset
+from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.sandbox.protocol import OnNote, RunOwner, SandboxTask
 
 
@@ -25,7 +25,7 @@ def prepare_run(
     slot: int,
     owner: RunOwner | None = None,
     on_note: OnNote | None = None,
-    image: ImagePrograms | None = None,
+    image: PodPrograms | None = None,
 ) -> SandboxTask:
     """Write `run_dir`, which must be empty or not exist, and return the task for the sandbox.
     `image` has the agent's program, if it runs in a pod.

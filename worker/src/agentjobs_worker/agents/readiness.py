@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import msgspec
 
 from agentjobs_runtime.agents.definitions import Agent
-from agentjobs_worker.agents.image_programs import ImagePrograms
 from agentjobs_worker.agents.installation import Installation, NotInstalled, find_installation
+from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.agents.presets.all_presets import PRESETS
 from agentjobs_worker.agents.presets.preset import Preset
 from agentjobs_worker.sandbox import mounts
@@ -40,7 +40,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_agents(
-    agents: Sequence[Agent], *, in_sandbox: bool = True, image: ImagePrograms | None = None
+    agents: Sequence[Agent], *, in_sandbox: bool = True, image: PodPrograms | None = None
 ) -> list[Readiness]:
     """`image` has the programs of agents, if they run in pods."""
     if image is None:

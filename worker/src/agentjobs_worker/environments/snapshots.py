@@ -14,6 +14,8 @@ from agentjobs_runtime.files.locks import try_lock
 from agentjobs_runtime.files.removal import remove
 from agentjobs_worker.workspace.session import Session
 
+# Below the data directory.
+SNAPSHOTS = Path("environments", "snapshots")
 HOME = "home"
 WORKSPACE = "workspace"
 _DESCRIPTION = "snapshot.json"

@@ -14,16 +14,27 @@ import msgspec
 
 from agentjobs_runtime.environments.images.errors import RegistryUnavailable
 from agentjobs_runtime.fair_slots import FairSlots
+from agentjobs_runtime.mirrors.checkout_limits import MIB
 from agentjobs_runtime.mirrors.errors import RepoUnavailable
+from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.private_files import create_private_file
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_runtime.sandboxes.slots import build_slots, image_slot
+from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.threads import run_in_thread
+from agentjobs_worker.agents.declarations import agent_limits
 from agentjobs_worker.environments.build import BuildTask, BuildTools, build_environment
 from agentjobs_worker.environments.build_log import BuildLog
 from agentjobs_worker.environments.cache import trim_cache
+from agentjobs_worker.environments.images.images import Images
+from agentjobs_worker.environments.setup_run import SetupRunner
+from agentjobs_worker.environments.snapshots import SNAPSHOTS, Snapshots
 from agentjobs_worker.link.environments import Finished, build_queries, builds
 from agentjobs_worker.link.store import Database, StoreError, StoreUnavailable
-from agentjobs_worker.sandbox.protocol import SandboxError, SandboxLost
+from agentjobs_worker.sandbox.protocol import Sandbox, SandboxError, SandboxLost, SandboxUnavailable
+from agentjobs_worker.workspace.checkout import Workspaces
+from agentjobs_worker.workspace.session import Session
 
 RENEW_SECONDS = 5.0
 # A tag of an image may lead to another image than before.
@@ -209,6 +220,54 @@ class WorkerEnvironments:
                 await hooks.renew()
                 await builds.renew_build(self._db, build_id, log.take_change())
             await asyncio.sleep(RENEW_SECONDS)
+
+
+async def open_environments(
+    db: Database,
+    settings: Settings,
+    sandbox: Sandbox,
+    workspaces: Workspaces,
+    mirrors: Mirrors,
+    allowed: AllowList,
+    certificates: Path | None,
+) -> WorkerEnvironments | None:
+    """None if this machine cannot provide them."""
+    if not settings.has_sandbox:
+        return None
+    directory = settings.data_path / SNAPSHOTS.parent
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        await sandbox.check_layers(directory)
+    except SandboxUnavailable as error:
+        _log.warning("repositories with an environment cannot have it here: %s", error)
+        return None
+    session = Session(directory)
+    slots = settings.effective_slots
+    images = Images(
+        directory,
+        session,
+        sandbox,
+        allowed,
+        slot=image_slot(slots),
+        max_bytes=settings.environment_image_max_mib * MIB,
+        insecure_registries=settings.insecure_registries,
+        certificates=certificates,
+    )
+    tools = BuildTools(
+        session=session,
+        mirrors=mirrors,
+        images=images,
+        snapshots=Snapshots(settings.data_path / SNAPSHOTS, session),
+        setup=SetupRunner(sandbox, workspaces, certificates),
+        allowed=allowed,
+        ca_file=settings.ca_file,
+        slots=build_slots(slots),
+        setup_seconds=settings.setup_seconds,
+        limits=agent_limits(settings, {}),
+    )
+    return WorkerEnvironments(
+        db, directory, tools, cache_max_bytes=settings.environment_cache_max_mib * MIB
+    )
 
 
 def _location(directory: Path) -> str:

@@ -17,13 +17,6 @@ from agentjobs.publishing.hosted_repo import (
     outage_of,
     sync_soon,
 )
-from agentjobs.publishing.kept_work import (
-    keep_finished_work,
-    publish_or_keep,
-    publishing_outage,
-    restore_kept_work,
-    warn_of_lost_work,
-)
 from agentjobs.publishing.phases import RunPhases
 from agentjobs.publishing.platform_signing import sign_by_platform
 from agentjobs.publishing.previous_pull import load_previous_pull
@@ -32,6 +25,13 @@ from agentjobs.publishing.pull_text import PullText, commit_message, pull_text, 
 from agentjobs.publishing.push import push_commit
 from agentjobs.publishing.retry import retry_within_lease
 from agentjobs.publishing.ticket import find_ticket, find_ticket_again, link_ticket, ticket_details
+from agentjobs.publishing.unpublished_work import (
+    keep_finished_work,
+    publish_or_keep,
+    publishing_outage,
+    restore_kept_work,
+    warn_of_lost_work,
+)
 from agentjobs.pulls.finished_branches import CLOSED_DELAY_MS, record_finished_branch
 from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
 from agentjobs.tickets.resolve import FoundTicket

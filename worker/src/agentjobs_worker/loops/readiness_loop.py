@@ -5,7 +5,7 @@ import logging
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.loop import PeriodicLoop
 from agentjobs_worker.agents.catalog import Catalog
-from agentjobs_worker.agents.image_programs import ImagePrograms
+from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.agents.readiness import check_agents
 from agentjobs_worker.link.queue import WorkerInfo
 
@@ -14,7 +14,7 @@ _INTERVAL_SECONDS = 60.0
 
 
 def readiness_loop(
-    catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool, image: ImagePrograms | None
+    catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool, image: PodPrograms | None
 ) -> PeriodicLoop:
     return PeriodicLoop(
         "readiness",
@@ -25,7 +25,7 @@ def readiness_loop(
 
 
 async def find_ready_agents(
-    catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool, image: ImagePrograms | None
+    catalog: Catalog, worker: WorkerInfo, *, in_sandbox: bool, image: PodPrograms | None
 ) -> None:
     """A program may be installed or removed while the worker runs."""
     agents = catalog.all()

@@ -117,7 +117,7 @@ class Worker:
             self._tools.context.catalog,
             self._info,
             in_sandbox=self._settings.has_sandbox,
-            image=self._tools.image_programs,
+            image=self._tools.pod_programs,
         )
 
     async def _check_and_prepare(self) -> None:
@@ -191,7 +191,7 @@ class Worker:
             self._tools.context.catalog,
             self._info,
             in_sandbox=self._settings.has_sandbox,
-            image=self._tools.image_programs,
+            image=self._tools.pod_programs,
         )
 
     @property

@@ -12,9 +12,9 @@ from agentjobs_runtime.outbound.egress.egress import PROXY_PORT
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
 from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_runtime.sandboxes.slots import MAX_SERVICES, service_slots
-from agentjobs_worker.agents.image_programs import program_of
 from agentjobs_worker.agents.invocation import create_run_directory
 from agentjobs_worker.agents.model_access import GATEWAY_PORT
+from agentjobs_worker.agents.pod_programs import program_of
 from agentjobs_worker.environments.image_programs import find_program, missing_interpreter
 from agentjobs_worker.environments.layers import (
     home_layer,

@@ -7,17 +7,17 @@ from agentjobs_runtime.tracing.spans import traced
 from agentjobs_worker.link.publishing import Attribution, PullText, PushedWork, commit_message
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.plan import RunPlan
-from agentjobs_worker.workspace import commit as workspace_commit
 from agentjobs_worker.workspace.change_checks import Protection, check_commit
 from agentjobs_worker.workspace.checkout import Checkout
+from agentjobs_worker.workspace.commit import commit_changes
 
 
 @traced("commit")
-async def commit_changes(
+async def commit_work(
     run: RunContext, plan: RunPlan, checkout: Checkout, text: PullText, attribution: Attribution
 ) -> str:
     """Raises UnsafeChange for changes that the service does not propose."""
-    commit = await workspace_commit.commit_changes(
+    commit = await commit_changes(
         run.mirror,
         checkout,
         commit_message(run.job, text, attribution.co_author),

@@ -11,7 +11,7 @@ from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Reported
 from agentjobs_runtime.settings import Settings
-from agentjobs_worker.agents.image_programs import ImagePrograms
+from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
 from agentjobs_worker.link.configuration import CommitSummaryCache
 from agentjobs_worker.link.logs import LogWriter
@@ -44,7 +44,7 @@ class JobTools:
     # Of a worker whose agents outlive it; None for others.
     identity: WorkerIdentity | None = None
     # None if agents run programs of this machine.
-    image_programs: ImagePrograms | None = None
+    pod_programs: PodPrograms | None = None
     # None if this worker cannot provide environments.
     environments: WorkerEnvironments | None = None
 

@@ -57,7 +57,7 @@ def prepare_task(
         slot=run.slot,
         owner=run.owner(AGENT_STEP),
         on_note=run.log.note,
-        image=run.tools.image_programs,
+        image=run.tools.pod_programs,
     )
 
 

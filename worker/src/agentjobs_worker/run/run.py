@@ -44,7 +44,7 @@ from agentjobs_worker.link.queue import start_job
 from agentjobs_worker.run.active_environment import ActiveEnvironment, open_environment
 from agentjobs_worker.run.agent import run_agent
 from agentjobs_worker.run.checks import run_checks
-from agentjobs_worker.run.commit import check_kept_commit, commit_changes
+from agentjobs_worker.run.commit import check_kept_commit, commit_work
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.environment import RunEnvironment, choose_environment
 from agentjobs_worker.run.failures import outcome_of
@@ -130,7 +130,7 @@ async def _propose(
         text = text.redact(run.log)
         # The checks come after the commit: what they leave in the tree is not proposed.
         commit = await retry_while_exhausted(
-            lambda: commit_changes(run, plan, checkout, text, attribution), run.log.note
+            lambda: commit_work(run, plan, checkout, text, attribution), run.log.note
         )
         run.change = FinishedWork(base, commit)
         await fix.verify(commit)

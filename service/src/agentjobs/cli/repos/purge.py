@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.app.worker_environments import DIRECTORY, SNAPSHOTS
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.jobs.cancel import request_cancel
@@ -21,7 +20,7 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.repos.connect import DISCONNECTED_TOPIC
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.workers.machine import remove_repo_snapshots
+from agentjobs.workers.machine import SNAPSHOTS, remove_repo_snapshots
 from agentjobs_runtime.mirrors.repo_files import remove_repo_files
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
@@ -85,7 +84,7 @@ async def remove_repository_files(
 def _remove_files(settings: Settings, repo_id: str) -> list[Path]:
     """Blocking. Returns the paths on this host that existed; some may be left."""
     mirrors, workspaces = settings.data_path / "mirrors", settings.data_path / "workspaces"
-    snapshots = settings.data_path / DIRECTORY / SNAPSHOTS
+    snapshots = settings.data_path / SNAPSHOTS
     paths = [
         repositories.path(settings.repositories_path, repo_id),
         mirrors / f"{repo_id}.git",

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import msgspec
 
-from agentjobs.advisories.exposure import Finding, match_dependencies
+from agentjobs.advisories.dependency_matching import Finding, match_dependencies
 from agentjobs.advisories.scans import load_advisories
 from agentjobs.inventory.indexing import read_dependencies
 from agentjobs.publishing.context import ServiceRun

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from agentjobs.advisories.exposure import AdvisorySummary, Finding, Package
+from agentjobs.advisories.dependency_matching import AdvisorySummary, Finding, Package
 from agentjobs.advisories.version_choice import Candidate, Choice
 from agentjobs.jobs.auto_trigger_rows import FixKey
 from agentjobs.publishing.cve_fix.exposure import Exposure, Location, location_of

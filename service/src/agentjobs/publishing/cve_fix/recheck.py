@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from agentjobs.advisories.exposure import Finding
+from agentjobs.advisories.dependency_matching import Finding
 from agentjobs.publishing.cve_fix.exposure import Exposure, Location, location_of
 from agentjobs.publishing.cve_fix.fix_plan import Fix
 from agentjobs_dependencies.model import Dependency

@@ -10,7 +10,7 @@ import pytest
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.tables import AgentTable
 from agentjobs_worker.agents.catalog import Catalog, build_catalog
-from agentjobs_worker.agents.image_programs import PYTHON, ImagePrograms
+from agentjobs_worker.agents.pod_programs import PYTHON, PodPrograms
 from agentjobs_worker.agents.readiness import check_agents
 from agentjobs_worker.sandbox.protocol import SandboxError
 
@@ -34,8 +34,8 @@ class Image:
         return {name: text for name, text in (places | absolute).items() if name in names}
 
 
-def programs_of(image: Any, **options: Any) -> ImagePrograms:
-    return ImagePrograms(image, IMAGE, **options)
+def programs_of(image: Any, **options: Any) -> PodPrograms:
+    return PodPrograms(image, IMAGE, **options)
 
 
 def catalog(*tables: AgentTable) -> Catalog:

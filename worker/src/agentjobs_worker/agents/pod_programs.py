@@ -32,7 +32,7 @@ class _Answer(msgspec.Struct, frozen=True):
 _NO_ANSWER = _Answer()
 
 
-class ImagePrograms:
+class PodPrograms:
     """`image` is the default one, whose tag may lead to another image later."""
 
     def __init__(
