@@ -1,4 +1,4 @@
-# The two main commands: `make demo` shows the service at work, `make test` verifies it.
+# `make demo` shows the service at work, `make test` verifies it, `make help` lists the rest.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,7 +7,8 @@ JOBS   ?= 4
 PYTEST_ARGS ?=
 # One part of the repository, such as worker: only its tests run.
 PART    ?=
-# main is what a person waits for, rest is everything else, all is both: tests/support/suites.py.
+# main is what a person waits for, rest is everything else, all is both (tests/support/suites.py);
+# the others are listed below.
 SUITE  ?= main
 MINUTES ?= 10
 SEEDS   ?= 1-20
@@ -16,15 +17,11 @@ FAULTS_ARGS ?=
 # The SSH key that signs a release.
 KEY     ?=
 IMAGE      ?= localhost/agentjobs:latest
-# Of agents' pods on Kubernetes; the default of the setting kubernetes_image.
+# The image of agents' pods on Kubernetes; the default of the setting kubernetes_image.
 AGENT_IMAGE ?= localhost/agentjobs-agent:$(shell sed -n 's/^version = "\(.*\)"/\1/p' service/pyproject.toml)
 IMAGE_ARGS ?=
 # Without bytecode files, every process that the tests start would compile its imports again.
 export PYTHONDONTWRITEBYTECODE :=
-
-PARTS_main := $(if $(PART),,check) run-tests
-PARTS_rest := test-supervisor run-tests
-PARTS_all  := check test-supervisor run-tests
 
 RUN_STAMP := $(VENV)/.installed
 DEV_STAMP := $(VENV)/.installed-dev
@@ -37,7 +34,7 @@ AGENTS_VENV  := .venv-agents
 AGENTS_STAMP := $(AGENTS_VENV)/.installed
 # What a run of mini-swe-agent imports.
 AGENTS_IMPORTS := minisweagent.run.mini, minisweagent.agents.interactive, minisweagent.environments.local, minisweagent.models.litellm_model
-# Large agents, only for `make test-agents`.
+# Large agents, only for SUITE=agents.
 AGENTS_DIR   := .agents
 # From npm, for tests: an OpenID provider, accessibility rules, linters for the OpenAPI document, a
 # package manager, and GitHub's API description, which is one file of a large package.
@@ -45,15 +42,15 @@ NPM_TESTS_DIR := .npm-tests
 GITHUB_API := @octokit/openapi@23.0.2
 # The compiler of the TypeScript client and the generator of its types.
 TYPESCRIPT_STAMP := clients/typescript/node_modules/.installed
-# Gitea and Forgejo, only for `make test-platforms`.
+# Gitea and Forgejo, only for SUITE=platforms.
 PLATFORMS_DIR := .platforms
 # A checkout of another Forgejo, which is built and tested instead.
-FORGEJO_SOURCE ?=
-# Prometheus, only for `make test-alerts`: two programs of a package whose service is not needed.
+export FORGEJO_SOURCE ?=
+# Prometheus, only for SUITE=alerts: two programs of a package whose service is not needed.
 PROMETHEUS_DIR := .prometheus
-# Images and containers of `make test-container`.
+# Images and containers of SUITE=container.
 CONTAINER_DIR := .container
-# Kubernetes built for `make test-kubernetes`, its images and its running cluster.
+# Kubernetes built for SUITE=kubernetes, its images and its running cluster.
 KUBERNETES_DIR := .kubernetes
 # The supervisor of agents' pods, by the machine's Go, or else by that of the development environment.
 SUPERVISOR := .supervisor/agentjobs-supervisor
@@ -65,71 +62,91 @@ LOCKS := requirements.lock requirements-dev.lock requirements-agents.lock requir
 DOCS_VENV  := .venv-docs
 DOCS_STAMP := $(DOCS_VENV)/.installed
 
+# Suites of `make test`: the packages of the distribution (SYSTEM), files (NEEDS) and a build (BUILD)
+# that one needs, what runs beside it (BESIDE), and its command (RUN), if that is not pytest on the
+# folder of its name in tests/. `make help` lists the lines that begin with "#:".
+SUITES := main rest all agents alerts container distribution faults fixes fuzz kubernetes platforms proxies sandbox_builds site systemd
+
+SYSTEM_run  := bubblewrap git
+SYSTEM_test := bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium-headless-shell fonts-dejavu-core skopeo umoci docker-registry busybox-static systemd openssh-client nginx-light
+
+NEEDS_all  = $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed $(TYPESCRIPT_STAMP) $(SUPERVISOR)
+NEEDS_main = $(NEEDS_all)
+NEEDS_rest = $(NEEDS_all)
+BESIDE_main := $(if $(PART),,check)
+BESIDE_rest := test-supervisor
+BESIDE_all  := check test-supervisor
+RUN_all  = $(BIN)/python -m pytest -n $(JOBS) --suite $(SUITE) $(PART:%=%/tests) $(PYTEST_ARGS)
+RUN_main = $(RUN_all)
+RUN_rest = $(RUN_all)
+#: agents: real runs of Claude Code, Codex, opencode, mini-swe-agent and a small model
+NEEDS_agents = $(AGENTS_STAMP) $(AGENTS_DIR)/.installed
+#: alerts: every alert fires in a real service, and the queries of the dashboard have data in Prometheus
+NEEDS_alerts = $(PROMETHEUS_DIR)/.installed
+RUN_alerts   = $(BIN)/python -m pytest tests/alerts -n 2 $(PYTEST_ARGS)
+#: container: the container image, built twice, and compose.yaml (root, ten minutes)
+SYSTEM_container := buildah podman runc netavark aardvark-dns mmdebstrap git
+RUN_container     = $(BIN)/python -m pytest tests/container --timeout 3600 $(PYTEST_ARGS)
+#: distribution: the packages, built twice and installed as users do; needs the package index
+NEEDS_distribution = $(TYPESCRIPT_STAMP)
+#: faults: everything around jobs fails at random (SEEDS=1-20 ENGINE=postgresql FAULTS_ARGS=--help)
+SYSTEM_faults := $(SYSTEM_test) libfaketime
+RUN_faults     = $(BIN)/python -m tests.faults --seeds $(SEEDS) --engine $(ENGINE) $(FAULTS_ARGS)
+#: fixes: fixes of real manifests, proven by their package managers; needs the public registries
+SYSTEM_fixes := $(SYSTEM_test) g++ cmake cargo golang-go default-jdk-headless maven
+NEEDS_fixes   = $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed
+RUN_fixes     = $(BIN)/python -m pytest tests/fixes -n 2 $(PYTEST_ARGS)
+#: fuzz: hostile documents for every parser of untrusted bytes (MINUTES=10)
+SYSTEM_fuzz := git
+RUN_fuzz     = $(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES)
+#: kubernetes: sandboxes, faults and the chart on a cluster of one node, which is built (root, Go, 20 minutes once)
+SYSTEM_kubernetes := $(SYSTEM_test) buildah busybox-static containernetworking-plugins gcc iproute2 libseccomp-dev mmdebstrap nftables pkg-config podman runc
+NEEDS_kubernetes   = $(SUPERVISOR)
+BUILD_kubernetes   = $(BIN)/python scripts/build_kubernetes.py $(KUBERNETES_DIR)
+#: platforms: jobs, hooks, reviews and renames on a Gitea and a Forgejo, which are built (Go, ten minutes once)
+SYSTEM_platforms := $(SYSTEM_test) gcc golang-go
+BUILD_platforms   = $(BIN)/python scripts/build_platforms.py $(PLATFORMS_DIR)
+#: proxies: the service behind Caddy; the suite rest runs it behind nginx
+SYSTEM_proxies := $(SYSTEM_test) caddy
+#: sandbox_builds: builds of C++, Rust, Go, Java and Python in the sandbox
+SYSTEM_sandbox_builds := $(SYSTEM_test) g++ cmake cargo golang-go default-jdk-headless maven
+#: site: every page of the documentation site in a browser
+NEEDS_site = $(NPM_TESTS_DIR)/.installed
+BUILD_site = $(MAKE) --no-print-directory docs
+#: systemd: docs/installation.md on a booted systemd (root)
+
 .DEFAULT_GOAL := help
-.PHONY: help openapi schema docs install install-dev check test run-tests supervisor test-supervisor fuzz faults test-agents test-sandbox-builds test-fixes test-platforms test-proxies test-systemd test-docs test-alerts test-dist dist test-container test-kubernetes image release screenshots gallery demo bench lock clean system-run system-test system-faults system-builds system-fixes system-platforms system-proxies system-container system-kubernetes
+.PHONY: help demo install install-dev check test run-suite test-supervisor bench supervisor image dist release docs openapi schema lock screenshots gallery clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "make test runs one of the suites main, rest and all, or one that CI does not run:"
+	@awk -F '#: |: ' '/^#: / { printf "  SUITE=%-15s %s\n", $$2, $$3 }' $(MAKEFILE_LIST)
 
 demo: system-run $(RUN_STAMP) ## Install, then show a job become a pull request, and its webhooks arrive
 	@$(BIN)/agentjobs demo
 
-test: system-test ## Run the checks and the tests that find most faults (SUITE=all: every test)
-	@$(MAKE) --no-print-directory --jobs=2 $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed $(TYPESCRIPT_STAMP) $(SUPERVISOR)
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going $(PARTS_$(SUITE)) \
+test: ## Run the checks and the tests that find most faults (SUITE=all: every test; PART=worker: one part)
+	@$(if $(filter $(SUITE),$(SUITES)),,echo "make: unknown suite $(SUITE), choose one of: $(SUITES)" >&2; exit 2)
+	@$(MAKE) --no-print-directory system-$(SUITE)
+	@$(MAKE) --no-print-directory --jobs=2 $(DEV_STAMP) $(NEEDS_$(SUITE))
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going $(BESIDE_$(SUITE)) run-suite \
 		|| { echo "make: a check or a test failed, see above" >&2; exit 1; }
 
-supervisor: $(SUPERVISOR) ## Build the supervisor of agents' pods
+run-suite:
+	@$(BUILD_$(SUITE))
+	@$(or $(RUN_$(SUITE)),$(BIN)/python -m pytest tests/$(SUITE) $(PYTEST_ARGS))
 
 test-supervisor: $(DEV_STAMP)
 	@cd kubernetes/supervisor && $(WITH_GO) go test -count=1 ./...
 
-run-tests:
-	@$(BIN)/python -m pytest -n $(JOBS) --suite $(SUITE) $(PART:%=%/tests) $(PYTEST_ARGS)
-
-test-agents: system-test $(DEV_STAMP) $(AGENTS_STAMP) $(AGENTS_DIR)/.installed ## Run Claude Code, Codex, opencode, mini-swe-agent and a real small model
-	@$(BIN)/python -m pytest tests/agents $(PYTEST_ARGS)
-
-fuzz: $(DEV_STAMP) ## Run every parser of untrusted bytes with hostile documents (MINUTES=10)
-	@$(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES)
-
-faults: system-test system-faults $(DEV_STAMP) ## Let everything around jobs fail at random (SEEDS=1-20 ENGINE=postgresql FAULTS_ARGS=--help)
-	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --engine $(ENGINE) $(FAULTS_ARGS)
-
-test-sandbox-builds: system-test system-builds $(DEV_STAMP) ## Run C++, Rust, Go, Java and Python builds in the sandbox
-	@$(BIN)/python -m pytest tests/sandbox_builds $(PYTEST_ARGS)
-
-test-fixes: system-test system-builds system-fixes $(DEV_STAMP) $(AGENTS_STAMP) $(NPM_TESTS_DIR)/.installed ## Prove fixes with the package managers that resolve, install and build them
-	@$(BIN)/python -m pytest tests/fixes -n 2 $(PYTEST_ARGS)
-
-test-proxies: system-test system-proxies $(DEV_STAMP) ## Run the service behind Caddy (`make test` runs it behind nginx)
-	@$(BIN)/python -m pytest tests/proxies $(PYTEST_ARGS)
-
-test-systemd: system-test $(DEV_STAMP) ## Follow the chapter on systemd on a booted systemd (needs root)
-	@$(BIN)/python -m pytest tests/systemd $(PYTEST_ARGS)
-
-test-platforms: system-test system-platforms $(DEV_STAMP) ## Build a Gitea and a Forgejo and run jobs, hooks, reviews and renames on them
-	@FORGEJO_SOURCE="$(FORGEJO_SOURCE)" $(BIN)/python scripts/build_platforms.py $(PLATFORMS_DIR)
-	@FORGEJO_SOURCE="$(FORGEJO_SOURCE)" $(BIN)/python -m pytest tests/platforms $(PYTEST_ARGS)
+supervisor: $(SUPERVISOR) ## Build the supervisor of agents' pods
 
 dist: $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build wheels, sdists and the npm package into dist/
 	@$(WITH_NODE) $(BIN)/python scripts/dist.py dist
 
 release: $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build packages, images, SBOM and checksums of the tagged commit into dist/, signed with KEY=
 	@$(WITH_NODE) $(BIN)/python scripts/release.py dist --key "$(KEY)" --image-args "$(IMAGE_ARGS)"
-
-test-dist: system-test $(DEV_STAMP) $(TYPESCRIPT_STAMP) ## Build the packages twice, install them as users do, and run a job
-	@$(BIN)/python -m pytest tests/distribution $(PYTEST_ARGS)
-
-test-alerts: system-test $(DEV_STAMP) $(PROMETHEUS_DIR)/.installed ## Fire every alert in a real service, and run the dashboard's queries
-	@$(BIN)/python -m pytest tests/alerts -n 2 $(PYTEST_ARGS)
-
-test-container: system-container $(DEV_STAMP) ## Build the container image twice, run it, and run compose.yaml
-	@$(BIN)/python -m pytest tests/container --timeout 3600 $(PYTEST_ARGS)
-
-test-kubernetes: system-test system-kubernetes $(DEV_STAMP) $(SUPERVISOR) ## Build Kubernetes, start a cluster, and run sandboxes in its pods (needs root)
-	@$(BIN)/python scripts/build_kubernetes.py $(KUBERNETES_DIR)
-	@$(BIN)/python -m pytest tests/kubernetes $(PYTEST_ARGS)
 
 image: ## Build the container images (IMAGE=localhost/agentjobs:latest AGENT_IMAGE=… IMAGE_ARGS="--build-arg BASE=…")
 	@packaging/container/build $(IMAGE) $(IMAGE_ARGS)
@@ -169,9 +186,6 @@ SCHEMA := service/src/agentjobs/store/migrations/schema.json
 schema: system-test $(DEV_STAMP) ## Rewrite the expected schema after a new migration
 	@echo '{"postgresql": {"tables": {}, "indexes": {}}, "sqlite": {"tables": {}, "indexes": {}}}' > $(SCHEMA)
 	@AGENTJOBS_TEST_REWRITE_SCHEMA=1 $(BIN)/python -m pytest -q service/tests/contract/store/test_schema.py -k expected
-
-test-docs: system-test $(DEV_STAMP) $(NPM_TESTS_DIR)/.installed docs ## Open every page of the documentation site in a browser
-	@$(BIN)/python -m pytest tests/site $(PYTEST_ARGS)
 
 bench: system-test $(DEV_STAMP) ## Measure the service against the same server without a store
 	@$(BIN)/python -m bench
@@ -238,29 +252,5 @@ $(TYPESCRIPT_STAMP): clients/typescript/package.json | $(DEV_STAMP)
 	@$(WITH_NODE) npm install --prefix clients/typescript --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@
 
-system-run:
-	@scripts/system-packages bubblewrap git
-
-system-test:
-	@scripts/system-packages bubblewrap git postgresql pgbouncer curl gcc nodejs npm openssl chromium-headless-shell fonts-dejavu-core skopeo umoci docker-registry busybox-static systemd openssh-client nginx-light
-
-system-faults:
-	@scripts/system-packages libfaketime
-
-system-builds:
-	@scripts/system-packages g++ cmake cargo golang-go default-jdk-headless maven
-
-system-fixes:
-	@scripts/system-packages maven
-
-system-proxies:
-	@scripts/system-packages caddy
-
-system-platforms:
-	@scripts/system-packages gcc golang-go
-
-system-container:
-	@scripts/system-packages buildah podman runc netavark aardvark-dns mmdebstrap git
-
-system-kubernetes:
-	@scripts/system-packages buildah busybox-static containernetworking-plugins gcc iproute2 libseccomp-dev mmdebstrap nftables pkg-config podman runc
+system-%:
+	@scripts/system-packages $(or $(SYSTEM_$*),$(SYSTEM_test))

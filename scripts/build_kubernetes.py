@@ -1,4 +1,4 @@
-"""Builds the programs of a cluster for `make test-kubernetes`, from the Go module proxy.
+"""Builds the programs of a cluster for `make test SUITE=kubernetes`, from the Go module proxy.
 
 Usage: build_kubernetes.py DIRECTORY. Programs that DIRECTORY/bin already has are not built again.
 """

@@ -1,4 +1,4 @@
-"""Builds the Gitea and the Forgejo that `make test-platforms` runs, from the Go module proxy.
+"""Builds the Gitea and the Forgejo that `make test SUITE=platforms` runs, from the Go module proxy.
 
 Usage: build_platforms.py DIRECTORY. What DIRECTORY already has is not built again. FORGEJO_SOURCE
 names a checkout of another Forgejo, which is built as it is and each time.

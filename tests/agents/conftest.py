@@ -1,4 +1,4 @@
-"""These tests need half a gigabyte of agents, so only `make test-agents` runs them."""
+"""These tests need half a gigabyte of agents, so only `make test SUITE=agents` runs them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""These tests need Prometheus, so only `make test-alerts` runs them."""
+"""These tests need Prometheus, so only `make test SUITE=alerts` runs them."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""These tests build images and run containers, so only `make test-container` runs them."""
+"""These tests build images and run containers, so only `make test SUITE=container` runs them."""
 
 from pathlib import Path
 

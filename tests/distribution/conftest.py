@@ -1,4 +1,4 @@
-"""These tests install from the package index for a minute, so only `make test-dist` runs them."""
+"""They install from the package index, so only `make test SUITE=distribution` runs them."""
 
 from pathlib import Path
 

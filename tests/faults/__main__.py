@@ -1,4 +1,4 @@
-"""Runs a campaign: `make faults SEEDS=1-100`, or `python -m tests.faults --seeds 7`.
+"""Runs a campaign: `make test SUITE=faults SEEDS=1-100`, or `python -m tests.faults --seeds 7`.
 
 Each seed plans jobs and faults for a deployment of real processes (`schedule.py`): one `up`, or
 `serve` and workers over SQLite or PostgreSQL, through PgBouncer, with a standby, with a platform or
@@ -11,8 +11,8 @@ and prints where.
 The checker itself is checked by `test_checker.py`, and by mutants (`mutants.py`): copies of the
 service with a defect, such as a fence that is not compared. `tests/mutants` shows that each is
 detected by its scenario (`scenarios.py`), and that the scenario passes without it. Both also run
-alone: `make faults FAULTS_ARGS="--scenario late-push --mutant push-without-claim"`; with seeds
-instead of a scenario, a mutant shows how often a random schedule finds it.
+alone: `python -m tests.faults --scenario late-push --mutant push-without-claim`; with seeds instead
+of a scenario, a mutant shows how often a random schedule finds it.
 
 Disks are only filled or frozen as root, who can mount a small file system for each process; an
 ordinary user gets all other faults. Root needs a cgroup to refuse processes.

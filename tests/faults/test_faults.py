@@ -1,4 +1,4 @@
-"""A short schedule of faults on each engine; `make faults` runs long ones."""
+"""A short schedule of faults on each engine; `make test SUITE=faults` runs long ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""These tests need compilers and minutes, so only `make test-fixes` runs them.
+"""These tests need compilers and minutes, so only `make test SUITE=fixes` runs them.
 
 They end with a table of all fix jobs by ecosystem, which `--fixes-table=FILE` writes to a file.
 """

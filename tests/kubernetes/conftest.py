@@ -1,4 +1,4 @@
-"""These tests need a real cluster, so only `make test-kubernetes` runs them."""
+"""These tests need a real cluster, so only `make test SUITE=kubernetes` runs them."""
 
 import os
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""These tests need a Gitea and a Forgejo, so only `make test-platforms` runs them."""
+"""These tests need a Gitea and a Forgejo, so only `make test SUITE=platforms` runs them."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""These tests need Caddy, so only `make test-proxies` runs them."""
+"""These tests need Caddy, so only `make test SUITE=proxies` runs them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""These builds need compilers and minutes, so only `make test-sandbox-builds` runs them."""
+"""These builds need compilers and minutes, so only `make test SUITE=sandbox_builds` runs them."""
 
 from pathlib import Path
 

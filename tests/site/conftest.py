@@ -1,4 +1,4 @@
-"""These tests need the built documentation site, so only `make test-docs` runs them."""
+"""These tests need the built documentation site, so only `make test SUITE=site` runs them."""
 
 import functools
 import threading

@@ -1,4 +1,4 @@
-"""Projects on which `make test-fixes` proves the fixes of the agent `cve-fixer`.
+"""Projects on which `make test SUITE=fixes` proves the fixes of the agent `cve-fixer`.
 
 A test of `tests/fixes` uses the fixture `corpus`:
 

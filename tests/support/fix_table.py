@@ -1,4 +1,4 @@
-"""The table that `make test-fixes` prints: the outcomes of all fix jobs by ecosystem."""
+"""The table that `make test SUITE=fixes` prints: the outcomes of all fix jobs by ecosystem."""
 
 import json
 import textwrap

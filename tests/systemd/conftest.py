@@ -1,4 +1,4 @@
-"""These tests boot systemd, which needs root, so only `make test-systemd` runs them."""
+"""These tests boot systemd, which needs root, so only `make test SUITE=systemd` runs them."""
 
 import os
 import subprocess

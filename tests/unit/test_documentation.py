@@ -24,8 +24,8 @@ from agentjobs_worker.agents.presets.all_presets import PRESETS
 from scripts.reference.examples import Operation
 from scripts.site_pages import convert
 from tests.support.documented_api import BASE_URL, OPERATIONS, EnoughRequests, example_transport
-from tests.support.documented_blocks import Block, blocks_in
-from tests.support.paths import PROJECT, SERVICE
+from tests.support.documented_blocks import Block, blocks_in, pages
+from tests.support.paths import PARTS, PROJECT, SERVICE
 
 
 def test_links_and_pictures_are_rewritten_for_the_site() -> None:
@@ -154,6 +154,36 @@ def test_every_package_is_in_the_architecture() -> None:
     text = (PROJECT / "docs" / "architecture.md").read_text()
     packages = [path.parent.name for path in SERVICE.glob("*/__init__.py")]
     assert [name for name in packages if f"`{name}`" not in text] == []
+
+
+def test_every_path_that_the_pages_for_developers_name_exists() -> None:
+    """They name a file or a directory by the end of its path."""
+    docs = PROJECT / "docs"
+    folders = [*(PROJECT / part for part in PARTS), *map(PROJECT.joinpath, ("clients", "tests"))]
+    existing = {f"/{path.relative_to(PROJECT)}" for root in folders for path in root.rglob("*")}
+    existing |= {f"/{path.relative_to(PROJECT)}" for path in (*PROJECT.glob("*"), *docs.rglob("*"))}
+    ends = {path[match.start() :] for path in existing for match in re.finditer("/", path)}
+    named_in = [PROJECT / "CONTRIBUTING.md", docs / "architecture.md", *docs.glob("internals/*.md")]
+    named = {
+        (page.name, path)
+        for page in named_in
+        for path in re.findall(r"`([\w./-]+(?:\.\w+|/))`", page.read_text())
+        if path.endswith(("/", ".py", ".sql", ".json", ".md", ".go"))
+    }
+    assert len(named) > 100
+    assert [name for name in sorted(named) if f"/{name[1].rstrip('/')}" not in ends] == []
+
+
+def test_every_target_and_suite_of_make_that_documentation_names_exists() -> None:
+    makefile = (PROJECT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
+    suites = set(re.findall(r"^SUITES := (.*)", makefile, re.MULTILINE)[0].split())
+    described = set(re.findall(r"^#: (\w+): ", makefile, re.MULTILINE))
+    text = "\n".join(page.read_text() for page in (*pages(), PROJECT / "CONTRIBUTING.md"))
+    assert len(targets) <= 20
+    assert suites - described == {"main", "rest", "all"}
+    assert set(re.findall(r"^(?:.*`)?make ([a-z][a-z-]*)", text, re.MULTILINE)) <= targets
+    assert set(re.findall(r"\bSUITE=(\w+)", text)) <= suites
 
 
 def test_every_test_that_the_security_page_names_exists() -> None:

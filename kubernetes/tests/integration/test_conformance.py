@@ -18,7 +18,7 @@ from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unu
 
 MIB = 1024 * 1024
 
-# A pod takes longer than the other sandboxes; `make test-kubernetes` runs all tests with layers.
+# Pods take longer than other sandboxes; `make test SUITE=kubernetes` runs all tests with layers.
 KINDS = ["bubblewrap", "layers", "none", "kubernetes"]
 ALL_KINDS = [*KINDS, "kubernetes-layers"]
 

@@ -1,4 +1,4 @@
-"""The Helm chart agrees with itself and with the program; `make test-kubernetes` renders it."""
+"""The Helm chart agrees with itself and the program; `make test SUITE=kubernetes` renders it."""
 
 import json
 import re

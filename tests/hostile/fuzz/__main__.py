@@ -1,4 +1,4 @@
-"""Runs every target for as long as asked: `make fuzz MINUTES=60`, or with `--only` a part of them.
+"""Runs every target, or with `--only` some, for a while: `make test SUITE=fuzz MINUTES=60`.
 
 First the growth of time and memory with large repetitions, then random documents in rounds.
 """

@@ -1,4 +1,4 @@
-"""Every parser of untrusted bytes, with a few inputs each; `make fuzz` runs them for long."""
+"""Every parser of untrusted bytes, with a few inputs; `make test SUITE=fuzz` runs them for long."""
 
 import hypothesis
 import pytest

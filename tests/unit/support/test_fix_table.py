@@ -1,4 +1,4 @@
-"""The table of fix jobs that `make test-fixes` prints."""
+"""The table of fix jobs that `make test SUITE=fixes` prints."""
 
 import json
 from pathlib import Path
