@@ -23,7 +23,7 @@ from agentjobs.web.dashboard.jobs.steps import load_page, step_parts
 from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.text.markdown_memo import MarkdownMemo
+from agentjobs.web.dashboard.text.markdown import render_present
 from agentjobs.webhooks.events import activity_topic
 from agentjobs_runtime.agents.artifacts import IMAGES
 from agentjobs_runtime.clock import now_ms
@@ -53,7 +53,7 @@ class Report(msgspec.Struct, frozen=True):
 async def show(request: PageRequest, problem: Problem | None = None, prompt: str = "") -> Response:
     """`problem` and `prompt` belong to a form with an error."""
     job_id = await require_job_id(request)
-    values = await _load_values(request, job_id, MarkdownMemo())
+    values = await _load_values(request, job_id)
     return await request.render(
         "jobs/detail.html",
         problem=problem,
@@ -71,7 +71,7 @@ async def _view_values(request: PageRequest, job: JobView) -> dict[str, Any]:
     if view == "log":
         return {"view": view, "log": await log_tail(request.db, job.job_id, request.zone)}
     page = await load_page(request, job.job_id)
-    parts = await step_parts(request, job.job_id, page, job.status, MarkdownMemo())
+    parts = await step_parts(request, job.job_id, page, job.status)
     return {"view": view, "steps": page, "step_parts": with_digests(parts)}
 
 
@@ -83,10 +83,9 @@ def _view(request: PageRequest) -> str:
 async def stream(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     state = {"settled": False}
-    memo = MarkdownMemo()
 
     async def parts() -> Parts:
-        values = await _load_values(request, job_id, memo)
+        values = await _load_values(request, job_id)
         state["settled"] = _is_settled(values)
         return await _parts(request, values)
 
@@ -112,7 +111,7 @@ async def cancel(request: PageRequest) -> Response:
     return request.redirect(f"/jobs/{job_id}", banner="The job is being cancelled.")
 
 
-async def _load_values(request: PageRequest, job_id: str, memo: MarkdownMemo) -> dict[str, Any]:
+async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
     job = await get_job(request.context.jobs, request.organization_id, job_id)
     details = await load_details(request.context.jobs, request.organization_id, job_id)
     override = details.config_override
@@ -120,7 +119,7 @@ async def _load_values(request: PageRequest, job_id: str, memo: MarkdownMemo) ->
     failure = job.error and error_text(job.error.code, is_retryable=job.error.retryable)
     pull_body = None if details.pull is None else details.pull.body
     request_text = _request_beyond(title, override.get("prompt"))
-    report, request_html, prompt_html, pull_html = await memo.render(
+    report, request_html, prompt_html, pull_html = await render_present(
         [job.report_markdown, request_text, details.prompt, pull_body]
     )
     return {

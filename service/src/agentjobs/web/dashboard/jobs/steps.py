@@ -21,7 +21,7 @@ from agentjobs.web.dashboard.jobs.step_lines import (
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.text.markdown_memo import MarkdownMemo
+from agentjobs.web.dashboard.text.markdown import render_present
 from agentjobs_runtime.agents.steps import StepKind
 from agentjobs_runtime.clock import now_ms
 
@@ -83,12 +83,10 @@ async def load_page(request: PageRequest, job_id: str) -> StepPage:
     return StepPage(number, len(steps), totals, kind, lines)
 
 
-async def step_parts(
-    request: PageRequest, job_id: str, page: StepPage, status: str, memo: MarkdownMemo
-) -> Parts:
+async def step_parts(request: PageRequest, job_id: str, page: StepPage, status: str) -> Parts:
     steps = (step for line in page.lines for step in line.steps)
     messages = [message_text(step) for step in steps if step.kind == "message"]
-    rendered = dict(zip(messages, await memo.render(messages), strict=True))
+    rendered = dict(zip(messages, await render_present(messages), strict=True))
     values = {"job_id": job_id, "page": page, "status": status, "is_final": status in FINAL}
     parts = {"job-steps-totals": await request.fragment("jobs/steps_totals.html", **values)}
     for number in range(PAGE_SIZE // _PART_SIZE):
@@ -107,13 +105,12 @@ async def step_parts(
 async def stream(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     state = {"ended": False}
-    memo = MarkdownMemo()
 
     async def parts() -> Parts:
         # The status first: the steps of a finished job are complete once its status is visible.
         status = await ensure_job(request.db, request.organization_id, job_id)
         state["ended"] = status in FINAL
-        return await step_parts(request, job_id, await load_page(request, job_id), status, memo)
+        return await step_parts(request, job_id, await load_page(request, job_id), status)
 
     topics = (f"steps:{job_id}", f"job:{job_id}")
     return live_parts(request, topics, parts, is_over=lambda: state["ended"])

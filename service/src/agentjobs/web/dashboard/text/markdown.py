@@ -1,7 +1,8 @@
 """Renders untrusted Markdown as safe HTML: no raw HTML, no images, limited links and length."""
 
+import asyncio
 import time
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any
@@ -44,6 +45,13 @@ def render_all(texts: Sequence[str]) -> list[Markup]:
     """
     deadline = time.thread_time() + _PAGE_SECONDS
     return [_render(text, deadline) for text in texts]
+
+
+async def render_present(texts: Iterable[str | None]) -> list[Markup | None]:
+    """In a thread; None for each text that is missing or blank."""
+    present = [text if text and text.strip() else None for text in texts]
+    rendered = iter(await asyncio.to_thread(render_all, [text for text in present if text]))
+    return [None if text is None else next(rendered) for text in present]
 
 
 def _render(text: str, deadline: float) -> Markup:
