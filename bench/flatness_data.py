@@ -64,7 +64,7 @@ _STATEMENTS = (
     ),
     (
         "INSERT INTO jobs (id, organization_id, repo_id, repo, agent, ticket_id, config_override,"
-        " status, attempt, created_at, queued_at, queue_order, started_at, completed_at, branch,"
+        " status, attempt, created_at, queued_at, started_at, completed_at, branch,"
         " pr_url, pr_number, error_code, usage, prompt, created_by, created_by_name, last_sequence)"
         f" SELECT {_id('job')}, 'org_' || ({_OWNER}), 'repo_' || ({_OWNER}), '{REPO}',"
         f" CASE n.number % 3 WHEN 0 THEN '{AGENTS[0]}' WHEN 1 THEN '{AGENTS[1]}'"
@@ -72,7 +72,7 @@ _STATEMENTS = (
         " 'SHOP-' || n.number, '{{\"title\": \"Make it work\"}}',"
         " CASE n.number % 4 WHEN 0 THEN 'completed' WHEN 1 THEN 'completed' WHEN 2 THEN 'failed'"
         "  ELSE 'cancelled' END,"
-        " 1, s.at, s.at, s.at, s.at + 2000, s.at + 60000, 'agentjobs/fixer/' || n.number,"
+        " 1, s.at, s.at, s.at + 2000, s.at + 60000, 'agentjobs/fixer/' || n.number,"
         " CASE WHEN n.number % 4 < 2 THEN 'http://127.0.0.1:8080/pulls/' || n.number END,"
         " CASE WHEN n.number % 4 < 2 THEN n.number END,"
         " CASE WHEN n.number % 4 = 2 THEN 'agent_failed' END,"

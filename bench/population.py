@@ -60,6 +60,7 @@ async def empty_queue(settings: Settings, kept: list[Tenant]) -> int:
 
 
 async def _empty(tx: Transaction, newest: str) -> int:
+    await tx.execute("DELETE FROM job_queue WHERE job_id > :newest", newest=newest)
     return await tx.execute(
         "UPDATE jobs SET status = 'cancelled', completed_at = :now"
         " WHERE status = 'queued' AND id > :newest",

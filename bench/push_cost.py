@@ -107,19 +107,17 @@ def _claim_job(data_dir: Path, count: int, branch: str) -> str:
     """The credential of a claimed job on the branch."""
     credential, now = new_token(JOB_CREDENTIAL_PREFIX), now_ms()
     with closing(sqlite3.connect(data_dir / "agentjobs.db", timeout=30)) as db, db:
+        job_id, repo = new_id("job"), f"acme/with-{count}"
         db.execute(
             "INSERT INTO jobs (id, organization_id, repo_id, repo, agent, config_override, status,"
-            " lease_owner, lease_expires_at, credential_hash, created_at, queued_at, branch,"
-            " base_commit) SELECT ?, organization_id, id, full_name, 'fixer', '{}', 'running',"
-            " 'wrk_bench', ?, ?, ?, ?, ?, head_commit FROM repos WHERE full_name = ?",
-            [
-                new_id("job"),
-                now + _LEASE_MS,
-                token_hash(credential),
-                now,
-                now,
-                branch,
-                f"acme/with-{count}",
-            ],
+            " created_at, queued_at, branch, base_commit) SELECT ?, organization_id, id, full_name,"
+            " 'fixer', '{}', 'running', ?, ?, ?, head_commit FROM repos WHERE full_name = ?",
+            [job_id, now, now, branch, repo],
+        )
+        db.execute(
+            "INSERT INTO job_queue (job_id, organization_id, repo_id, agent, queue_order,"
+            " lease_owner, lease_expires_at, credential_hash) SELECT ?, organization_id, id,"
+            " 'fixer', ?, 'wrk_bench', ?, ? FROM repos WHERE full_name = ?",
+            [job_id, now, now + _LEASE_MS, token_hash(credential), repo],
         )
     return credential

@@ -110,7 +110,10 @@ class Checker:
     async def check(self, url: str) -> list[str]:
         db = await open_unchecked(url, listen=False)
         try:
-            jobs = await db.fetch_all("SELECT * FROM jobs ORDER BY id")
+            jobs = await db.fetch_all(
+                "SELECT *, EXISTS (SELECT 1 FROM job_queue WHERE job_id = id) AS is_queued"
+                " FROM jobs ORDER BY id"
+            )
             changes = await history.load(db)
             lost = await db.fetch_all("SELECT * FROM lost_claims ORDER BY lost_at")
             self.kept = sum(job["kept_at"] is not None for job in jobs)
@@ -154,8 +157,8 @@ class Checker:
                     f"{job['id']} ({job['agent']}) is {job['status']}: {job['error_code']}"
                     f" {job['error_message']}"
                 )
-            if job["lease_owner"] is not None:
-                yield f"{job['id']} is still claimed"
+            if job["is_queued"]:
+                yield f"{job['id']} is still in the queue"
 
     def _is_expected(self, job: Row, lost: list[Row]) -> bool:
         accepted = self._accepted[job["id"]]

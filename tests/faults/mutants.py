@@ -41,8 +41,8 @@ OF_CLAIMS: dict[str, Mutant] = {
         (
             Edit(
                 "agentjobs/jobs/queue/transition.py",
-                "(fence = {held_fence} AND lease",
-                "(lease",
+                "(q.fence = {held_fence} AND q.lease",
+                "(q.lease",
             ),
             Edit(
                 "agentjobs/jobs/queue/finish.py",
@@ -56,6 +56,12 @@ OF_CLAIMS: dict[str, Mutant] = {
         "late-completion",
         "has the events QSCRCR",
         (
+            # The job stays in the queue.
+            Edit(
+                "agentjobs/jobs/queue/transition.py",
+                "dict.fromkeys(FINAL, _LEAVE_QUEUE)",
+                'dict.fromkeys(FINAL, f"{_END_CLAIM}{{from_rows}}{{where}} RETURNING job_id")',
+            ),
             Edit(
                 "agentjobs/jobs/queue/transition.py",
                 "in sources_of(to))",
@@ -63,8 +69,8 @@ OF_CLAIMS: dict[str, Mutant] = {
             ),
             Edit(
                 "agentjobs/jobs/queue/transition.py",
-                "(fence = {held_fence} AND lease_owner IS NOT NULL)",
-                "(fence >= {held_fence})",
+                "(q.fence = {held_fence} AND q.lease_owner IS NOT NULL)",
+                "(q.fence >= {held_fence})",
             ),
         ),
     ),
@@ -80,7 +86,7 @@ OF_CLAIMS: dict[str, Mutant] = {
             ),
             Edit(
                 "agentjobs/jobs/queue/lost_claims.py",
-                "w.heartbeat_at > j.lease_expires_at",
+                "w.heartbeat_at > q.lease_expires_at",
                 "1 = 0",
             ),
         ),

@@ -87,7 +87,7 @@ async def test_a_job_that_is_lost_or_did_not_end_is_named(
     assert await check(harness, sqlite_url, tmp_path, job_id, "job_lost") == [
         "job_lost was accepted and is lost",
         f"{job_id} is running",
-        f"{job_id} is still claimed",
+        f"{job_id} is still in the queue",
         f"{job_id} has the events QS",
         f"event 1 of {job_id} has 0 deliveries",
         f"event 2 of {job_id} has 0 deliveries",

@@ -109,4 +109,4 @@ async def insert_repo(
 
 
 async def _expire(tx: Transaction) -> None:
-    await tx.execute("UPDATE jobs SET lease_expires_at = 1 WHERE lease_owner IS NOT NULL")
+    await tx.execute("UPDATE job_queue SET lease_expires_at = 1 WHERE lease_owner IS NOT NULL")

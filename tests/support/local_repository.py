@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentjobs.jobs.states import FINAL
 from agentjobs.local_git.repositories import import_repository, path
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.organizations import Organization, create_organization
@@ -127,19 +128,30 @@ async def _insert_repo(
 async def _insert_job(
     tx: Transaction, platform: Platform, branch: str, status: str, lease_ms: int, credential: str
 ) -> None:
-    now = await tx.clock_ms()
+    now, job_id = await tx.clock_ms(), new_id("job")
     await tx.execute(
         "INSERT INTO jobs (id, organization_id, repo_id, repo, agent, config_override, status,"
-        " lease_owner, lease_expires_at, credential_hash, created_at, queued_at, branch)"
-        " VALUES (:id, :organization_id, :repo_id, :repo, 'fixer', '{}', :status, 'wrk_1',"
-        " :expires, :hash, :now, :now, :branch)",
-        id=new_id("job"),
+        " created_at, queued_at, branch)"
+        " VALUES (:id, :organization_id, :repo_id, :repo, 'fixer', '{}', :status, :now, :now,"
+        " :branch)",
+        id=job_id,
         organization_id=platform.organization.id,
         repo_id=platform.repo.repo_id,
         repo=platform.repo.full_name,
         status=status,
-        expires=now + lease_ms,
-        hash=token_hash(credential),
         now=now,
         branch=branch,
+    )
+    if status in FINAL:
+        return
+    await tx.execute(
+        "INSERT INTO job_queue (job_id, organization_id, repo_id, agent, queue_order, lease_owner,"
+        " lease_expires_at, credential_hash)"
+        " VALUES (:id, :organization_id, :repo_id, 'fixer', :now, 'wrk_1', :expires, :hash)",
+        id=job_id,
+        organization_id=platform.organization.id,
+        repo_id=platform.repo.repo_id,
+        now=now,
+        expires=now + lease_ms,
+        hash=token_hash(credential),
     )

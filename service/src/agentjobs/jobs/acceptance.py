@@ -41,13 +41,13 @@ _EXPRESSIONS = {
     "job_budget_nanousd": "o.job_budget_nanousd",
     "paused_at": "o.paused_at",
     "endpoints": ENDPOINTS_OF_ORGANIZATION,
-    # Without the hint SQLite scans all jobs of the organization. Without the order PostgreSQL may
-    # read the waiting jobs of all organizations, by their agents, until the table is analyzed.
+    # Without the order PostgreSQL may read the waiting jobs of all organizations, by their agents,
+    # until the table is analyzed.
     "queued_jobs": "COALESCE({queued_jobs}, (SELECT COUNT(*) FROM"
-    " (SELECT 1 FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
-    " WHERE status = 'queued' AND lease_owner IS NULL AND organization_id = o.id"
-    " /*postgresql ORDER BY queue_order, id */) AS waiting))",
-    "active_jobs": "(SELECT COUNT(*) FROM jobs /*sqlite INDEXED BY jobs_leased */"
+    " (SELECT 1 FROM job_queue /*sqlite INDEXED BY job_queue_waiting_in_order */"
+    " WHERE lease_owner IS NULL AND organization_id = o.id"
+    " /*postgresql ORDER BY queue_order, job_id */) AS waiting))",
+    "active_jobs": "(SELECT COUNT(*) FROM job_queue /*sqlite INDEXED BY job_queue_leased */"
     " WHERE lease_owner IS NOT NULL AND organization_id = o.id)",
 }
 _COLUMNS = ", ".join(_EXPRESSIONS[name] for name in Admission.__struct_fields__)

@@ -3,6 +3,7 @@
 from agentjobs.jobs.audit import entry_for_person, write_entry
 from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import JobView
+from agentjobs.jobs.queue.claim import lock_job
 from agentjobs.jobs.queue.transition import apply, to_cancelled
 from agentjobs.jobs.states import FINAL, QUEUED
 from agentjobs.jobs.views.queries import get_job, job_not_found
@@ -23,10 +24,11 @@ async def request_cancel(db: Database, organization_id: str, job_id: str) -> Non
 
 
 async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Entry | None) -> None:
+    await lock_job(tx, job_id)
     row = await tx.fetch_one(
-        "SELECT status, cancel_requested_at, kept_at, lease_owner FROM jobs"
-        " WHERE id = :job_id AND organization_id = :organization_id"
-        " /*postgresql FOR UPDATE */",
+        "SELECT j.status, j.cancel_requested_at, j.kept_at, q.lease_owner FROM jobs j"
+        " LEFT JOIN job_queue q ON q.job_id = j.id"
+        " WHERE j.id = :job_id AND j.organization_id = :organization_id",
         job_id=job_id,
         organization_id=organization_id,
     )

@@ -51,14 +51,16 @@ _EARLIER = (
     " FROM jobs"
     " WHERE id = :job_id AND organization_id = :organization_id"
 )
-# A union, because leased and waiting jobs have an index each. SQLite needs the hints.
+_ON_BRANCH = (
+    "q.organization_id = :organization_id AND q.repo_id = :repo_id AND j.id = q.job_id"
+    " AND j.branch = :branch"
+)
+# A union, because claimed and waiting jobs have an index each. SQLite needs the hints.
 _ACTIVE = (
-    "SELECT id FROM jobs /*sqlite INDEXED BY jobs_leased */"
-    " WHERE organization_id = :organization_id AND lease_owner IS NOT NULL"
-    " AND repo_id = :repo_id AND branch = :branch"
-    " UNION ALL SELECT id FROM jobs /*sqlite INDEXED BY jobs_waiting_in_order */"
-    " WHERE organization_id = :organization_id"
-    " AND status = 'queued' AND lease_owner IS NULL AND repo_id = :repo_id AND branch = :branch"
+    "SELECT j.id FROM job_queue q /*sqlite INDEXED BY job_queue_leased */ CROSS JOIN jobs j"
+    f" WHERE q.lease_owner IS NOT NULL AND {_ON_BRANCH}"
+    " UNION ALL SELECT j.id FROM job_queue q /*sqlite INDEXED BY job_queue_waiting_in_order */"
+    f" CROSS JOIN jobs j WHERE q.lease_owner IS NULL AND {_ON_BRANCH}"
 )
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from agentjobs.gateway.ledger import Totals
 from agentjobs.jobs.model import EnvironmentView, TicketDetails
+from agentjobs.jobs.queue.claim import CLAIMED_JOB
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.clock import now_ms
@@ -33,8 +34,13 @@ async def record_verification(
 
 async def record_ticket(tx: Transaction, job: ClaimedJob, details: TicketDetails | None) -> None:
     await tx.execute(
-        "UPDATE jobs SET ticket = :ticket, waits_for = NULL WHERE id = :id AND fence = :fence",
-        id=job.id,
+        "UPDATE job_queue SET waits_for = NULL WHERE job_id = :job_id AND fence = :fence",
+        job_id=job.id,
+        fence=job.fence,
+    )
+    await tx.execute(
+        f"UPDATE jobs SET ticket = :ticket WHERE id = {CLAIMED_JOB}",
+        job_id=job.id,
         fence=job.fence,
         ticket=_encode(details),
     )
@@ -45,8 +51,8 @@ async def claim_ticket_link(tx: Transaction, job: ClaimedJob) -> bool:
     """Claimed before the link is made: rather no link than two."""
     changed = await tx.execute(
         "UPDATE jobs SET ticket_linked_at = :now"
-        " WHERE id = :id AND fence = :fence AND ticket_linked_at IS NULL",
-        id=job.id,
+        f" WHERE id = {CLAIMED_JOB} AND ticket_linked_at IS NULL",
+        job_id=job.id,
         fence=job.fence,
         now=now_ms(),
     )
@@ -71,8 +77,7 @@ def usage_writer(job_id: str) -> Callable[[Transaction, Totals], Awaitable[None]
 
 async def _set_claimed(tx: Transaction, job_id: str, fence: int, column: str, text: str) -> bool:
     changed = await tx.execute(
-        f"UPDATE jobs SET {column} = :text WHERE id = :job_id AND fence = :fence"
-        " AND lease_owner IS NOT NULL",
+        f"UPDATE jobs SET {column} = :text WHERE id = {CLAIMED_JOB}",
         text=text,
         job_id=job_id,
         fence=fence,

@@ -12,9 +12,9 @@ from agentjobs_runtime.settings import Settings
 
 _WAITING = (
     "SELECT j.agent, r.required_tags, COUNT(*) AS jobs, MIN(j.queued_at) AS oldest_at,"
-    " COUNT(j.environment_key) AS with_environment"
-    " FROM jobs j JOIN repos r ON r.id = j.repo_id"
-    " WHERE j.status = 'queued' AND j.lease_owner IS NULL"
+    " COUNT(q.environment_key) AS with_environment"
+    " FROM job_queue q CROSS JOIN jobs j CROSS JOIN repos r"
+    " WHERE q.lease_owner IS NULL AND j.id = q.job_id AND r.id = q.repo_id"
     " GROUP BY j.agent, r.required_tags ORDER BY j.agent, r.required_tags"
 )
 # Of a large fleet, a few workers explain enough.

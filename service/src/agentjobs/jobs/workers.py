@@ -20,7 +20,7 @@ WorkerStatus = Literal["ready", "unready", "draining", "drained", "silent"]
 STATUSES: tuple[WorkerStatus, ...] = ("ready", "unready", "draining", "drained", "silent")
 
 _SELECT = (
-    "SELECT w.*, (SELECT COUNT(*) FROM jobs j WHERE j.lease_owner = w.id) AS running_jobs"
+    "SELECT w.*, (SELECT COUNT(*) FROM job_queue q WHERE q.lease_owner = w.id) AS running_jobs"
     " FROM workers w"
 )
 

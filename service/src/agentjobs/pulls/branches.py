@@ -108,13 +108,8 @@ async def branches_in_use(db: Database, repo_id: str) -> frozenset[str]:
         "SELECT base_branch AS name FROM pulls WHERE repo_id = :repo_id AND state = 'open'"
         " UNION SELECT head_branch FROM pulls WHERE repo_id = :repo_id AND state = 'open'"
         " UNION SELECT default_branch FROM repos WHERE id = :repo_id"
-        # Without the hint SQLite reads all jobs of the organization.
-        " UNION SELECT branch FROM jobs /*sqlite INDEXED BY jobs_leased */"
-        "  WHERE lease_owner IS NOT NULL AND repo_id = :repo_id"
-        "  AND organization_id = (SELECT organization_id FROM repos WHERE id = :repo_id)"
-        " UNION SELECT branch FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
-        "  AND repo_id = :repo_id"
-        "  AND organization_id = (SELECT organization_id FROM repos WHERE id = :repo_id)",
+        " UNION SELECT j.branch FROM job_queue q CROSS JOIN jobs j"
+        "  WHERE q.repo_id = :repo_id AND j.id = q.job_id",
         repo_id=repo_id,
     )
     return frozenset(row["name"] for row in rows if row["name"] is not None)

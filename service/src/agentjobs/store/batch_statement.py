@@ -15,20 +15,20 @@ class BatchStatement:
     def __init__(self, types: Mapping[str, str], *, one: str, many: str) -> None:
         self._names = tuple(types)
         self._one = one
-        self._many = many.format(rows=_rows(types))
+        self.many = many.format(rows=_rows(types))
 
     async def fetch(self, tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
         """For statements with RETURNING. The order of the result is not that of the rows."""
         if tx.engine == "sqlite":
             results = [await tx.fetch_all(self._one, **row) for row in rows]
             return [returned for result in results for returned in result]
-        return await tx.fetch_all(self._many, **self._columns(rows)) if rows else []
+        return await tx.fetch_all(self.many, **self._columns(rows)) if rows else []
 
     async def run(self, tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> None:
         if tx.engine == "sqlite":
             await tx.execute_many(self._one, rows)
         elif rows:
-            await tx.execute(self._many, **self._columns(rows))
+            await tx.execute(self.many, **self._columns(rows))
 
     def _columns(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         return _columns(self._names, rows)

@@ -43,7 +43,9 @@ async def test_a_job_is_queued_at_the_time_of_the_database(
     await start_job(harness.db, released, "1" * 40)
     await finish_job(harness.db, released, Released())
     shift_clock(0)
-    row = await harness.db.fetch_one("SELECT * FROM jobs WHERE id = :id", id=created)
+    row = await harness.db.fetch_one(
+        "SELECT * FROM jobs j JOIN job_queue q ON q.job_id = j.id WHERE j.id = :id", id=created
+    )
     assert row is not None
     for column in ("created_at", "queued_at", "queue_order"):
         assert began_at - SECOND_MS <= row[column] <= now_ms() + SECOND_MS, column

@@ -346,4 +346,5 @@ async def estimate(harness: JobHarness, caller: Caller) -> int:
 
 
 async def _empty_queue(tx: Transaction) -> None:
+    await tx.execute("DELETE FROM job_queue")
     await tx.execute("UPDATE jobs SET status = 'cancelled', completed_at = 1")

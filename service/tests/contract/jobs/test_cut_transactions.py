@@ -75,7 +75,10 @@ class Attempt:
     async def state(self) -> tuple[Any, ...]:
         """Everything about the job that a transaction must change together."""
         db = self.harness.db
-        job = await db.fetch_one("SELECT * FROM jobs WHERE id = :id", id=self.job_id)
+        job = await db.fetch_one(
+            "SELECT * FROM jobs j LEFT JOIN job_queue q ON q.job_id = j.id WHERE j.id = :id",
+            id=self.job_id,
+        )
         assert job is not None
         count_of = "SELECT count(*) AS n FROM {} WHERE job_id = :id"
         columns = ("status", "fence", "attempt", "last_sequence", "error_code", "pr_url")

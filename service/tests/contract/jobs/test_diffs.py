@@ -105,7 +105,7 @@ async def test_commits_that_the_mirror_lacks_are_an_error(
 
 
 async def _end_claim(tx: Transaction, job_id: str) -> None:
-    await tx.execute("UPDATE jobs SET fence = fence + 1 WHERE id = :id", id=job_id)
+    await tx.execute("UPDATE job_queue SET fence = fence + 1 WHERE job_id = :id", id=job_id)
 
 
 async def _set_commits(tx: Transaction, job_id: str, base: str, head: str) -> None:

@@ -54,6 +54,7 @@ async def finished(harness: JobHarness, caller: Caller, agent: str, *durations_m
             " WHERE id = :id",
             {"id": job_id, "start": end - duration_ms, "end": end},
         )
+        await harness.db.transact(write, "DELETE FROM job_queue WHERE job_id = :id", {"id": job_id})
     harness.context.fleet.forget()
 
 

@@ -70,7 +70,7 @@ def test_sqlite_reads_no_finished_jobs_and_no_settled_deliveries(
 async def test_postgresql_reads_only_the_repository_and_the_waiting_jobs_of_the_organization(
     postgres_url: str,
 ) -> None:
-    statement = render("postgresql", _ADMISSIONS._many)
+    statement = render("postgresql", _ADMISSIONS.many)
     connection = await connect(
         postgres_url,
         plan_cache_mode="force_generic_plan",
@@ -85,7 +85,7 @@ async def test_postgresql_reads_only_the_repository_and_the_waiting_jobs_of_the_
     finally:
         await connection.close()
     text = "\n".join(line[0] for line in plan)
-    assert "jobs_waiting_in_order" in re.findall(r"using (jobs_\w+)", text)
+    assert "job_queue_waiting_in_order" in re.findall(r"using (job_queue_\w+)", text)
     # Whatever PostgreSQL assumes about tables that it has not analyzed.
     assert "(id = v.organization_id)" in text
     assert "((organization_id = v.organization_id) AND (full_name = v.repo))" in text

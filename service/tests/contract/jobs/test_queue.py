@@ -234,7 +234,7 @@ async def test_concurrent_claims_and_ends_never_exceed_the_plan(
         for _ in range(12):
             claimed = await claim_job(context, worker_id, AGENTS)
             row = await harness.db.fetch_one(
-                "SELECT COUNT(*) AS n FROM jobs WHERE lease_owner IS NOT NULL"
+                "SELECT COUNT(*) AS n FROM job_queue WHERE lease_owner IS NOT NULL"
             )
             assert row is not None
             most = max(most, row["n"])
@@ -356,7 +356,9 @@ async def test_jobs_that_end_together_are_stored_together_and_lost_claims_stay_l
 
 
 async def expire(tx: Transaction, job_id: str) -> None:
-    await tx.execute("UPDATE jobs SET lease_expires_at = 1 WHERE id = :job_id", job_id=job_id)
+    await tx.execute(
+        "UPDATE job_queue SET lease_expires_at = 1 WHERE job_id = :job_id", job_id=job_id
+    )
 
 
 async def test_a_job_that_no_worker_can_run_has_a_queue_reason(harness: JobHarness) -> None:
@@ -460,7 +462,7 @@ async def test_a_lost_job_is_rescued_although_the_clock_was_set_back(harness: Jo
     lost = await harness.claim()
     await harness.db.transact(_lengthen_leases)
     assert await rescue_lost_jobs(harness.db, harness.context.settings) == []
-    row = await harness.db.fetch_one("SELECT lease_expires_at FROM jobs")
+    row = await harness.db.fetch_one("SELECT lease_expires_at FROM job_queue")
     assert row is not None
     lease_ms = harness.context.settings.lease_seconds * 1_000
     assert row["lease_expires_at"] < now_ms() + lease_ms + 1_000
@@ -470,7 +472,7 @@ async def test_a_lost_job_is_rescued_although_the_clock_was_set_back(harness: Jo
 
 async def _lengthen_leases(tx: Transaction) -> None:
     """As if the clock had been an hour ahead when they were set."""
-    await tx.execute("UPDATE jobs SET lease_expires_at = lease_expires_at + 3600000")
+    await tx.execute("UPDATE job_queue SET lease_expires_at = lease_expires_at + 3600000")
 
 
 async def test_a_live_lease_is_not_rescued(harness: JobHarness) -> None:
@@ -546,7 +548,7 @@ async def test_a_worker_on_a_starved_machine_claims_with_a_longer_lease(
     claimer = Claimer(harness.context, "wrk_a")
     claimer.extra_lease_seconds = 30.0
     (job,) = await claimer.claim(AGENTS, 1)
-    query = "SELECT lease_expires_at FROM jobs WHERE id = :id"
+    query = "SELECT lease_expires_at FROM job_queue WHERE job_id = :id"
     row = await harness.db.fetch_one(query, id=job.id)
     assert row is not None
     lease_ms = (harness.context.settings.lease_seconds + 30) * 1_000

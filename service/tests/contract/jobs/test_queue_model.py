@@ -66,6 +66,11 @@ LETTERS = {
 # A job is completed or failed at most once. Only kept work completes without another start.
 HISTORY = re.compile(r"Q(SQ)*(S|S?(CR|F))?")
 
+JOBS = (
+    "SELECT j.*, q.fence, q.lease_owner, q.lease_expires_at, q.credential_hash, q.waits_for"
+    " FROM jobs j LEFT JOIN job_queue q ON q.job_id = j.id"
+)
+
 
 class QueueMachine(RuleBasedStateMachine):
     """Several workers that may be gone without knowing it, on one store."""
@@ -226,7 +231,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert all(self.row(job_id)["status"] in FINAL for job_id in self.owners)
 
     def row(self, job_id: str) -> Row:
-        row = self.run(self.harness.db.fetch_one("SELECT * FROM jobs WHERE id = :id", id=job_id))
+        row = self.run(self.harness.db.fetch_one(f"{JOBS} WHERE j.id = :id", id=job_id))
         assert row is not None
         found: Row = row
         return found
@@ -234,7 +239,7 @@ class QueueMachine(RuleBasedStateMachine):
     def rows(self) -> dict[str, Row]:
         rows = self.run(
             self.harness.db.fetch_all(
-                "SELECT * FROM jobs WHERE id IN (SELECT value FROM each(:ids))", ids=[*self.owners]
+                f"{JOBS} WHERE j.id IN (SELECT value FROM each(:ids))", ids=[*self.owners]
             )
         )
         assert len(rows) == len(self.owners)
@@ -266,7 +271,7 @@ def unchanged(row: Row, before: Row) -> bool:
 
 async def expire_leases(tx: Transaction, worker: str) -> None:
     await tx.execute(
-        "UPDATE jobs SET lease_expires_at = 1 WHERE lease_owner = :worker", worker=worker
+        "UPDATE job_queue SET lease_expires_at = 1 WHERE lease_owner = :worker", worker=worker
     )
 
 

@@ -89,7 +89,7 @@ async def test_a_job_fails_for_good_only_once_its_worker_had_time_to_report(
 
 
 async def _expire_before(tx: Transaction, ago_ms: int) -> None:
-    await tx.execute("UPDATE jobs SET lease_expires_at = :at", at=await tx.clock_ms() - ago_ms)
+    await tx.execute("UPDATE job_queue SET lease_expires_at = :at", at=await tx.clock_ms() - ago_ms)
 
 
 async def test_other_workers_do_not_return_for_a_lost_one(harness: JobHarness) -> None:

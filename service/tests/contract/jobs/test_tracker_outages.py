@@ -139,7 +139,7 @@ async def test_a_job_that_has_its_ticket_does_not_wait_for_the_tracker_again(
     claimed = await runs.harness.claim()
     await runs.find(claimed)
     row = await runs.harness.db.fetch_one(
-        "SELECT waits_for FROM jobs WHERE id = :id", id=claimed.id
+        "SELECT waits_for FROM job_queue WHERE job_id = :id", id=claimed.id
     )
     assert row is not None
     assert row["waits_for"] is None

@@ -85,7 +85,7 @@ def wait_for_renewal_in_thread(url: str, job_id: str) -> None:
 
     async def wait() -> None:
         db = await open_unchecked(url, listen=False)
-        query = "SELECT lease_expires_at FROM jobs WHERE id = :id"
+        query = "SELECT lease_expires_at FROM job_queue WHERE job_id = :id"
         before = await db.fetch_one(query, id=job_id)
         assert before is not None
         deadline = time.monotonic() + 60
@@ -270,12 +270,12 @@ async def test_a_starved_worker_holds_its_leases_longer_until_it_is_healthy_agai
 
 async def _lease_seconds(harness: JobHarness, job_id: str) -> float:
     row = await harness.db.fetch_one(
-        "SELECT j.lease_expires_at - w.heartbeat_at AS lease FROM jobs j"
-        " JOIN workers w ON w.id = j.lease_owner WHERE j.id = :id",
+        "SELECT q.lease_expires_at - w.heartbeat_at AS lease FROM job_queue q"
+        " JOIN workers w ON w.id = q.lease_owner WHERE q.job_id = :id",
         id=job_id,
     )
     return 0.0 if row is None else row["lease"] / 1_000
 
 
 async def _take_away(tx: Transaction, job_id: str) -> None:
-    await tx.execute("UPDATE jobs SET fence = fence + 1 WHERE id = :id", id=job_id)
+    await tx.execute("UPDATE job_queue SET fence = fence + 1 WHERE job_id = :id", id=job_id)

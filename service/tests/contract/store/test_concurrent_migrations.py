@@ -70,7 +70,7 @@ async def test_an_index_is_created_while_others_write(
     postgres_url: str, migrations: Migrations, client: asyncpg.Connection
 ) -> None:
     migrations.add(
-        'create_index("jobs_test", "jobs", ["created_at DESC", "id"], where="fence > 0")'
+        'create_index("jobs_test", "jobs", ["created_at DESC", "id"], where="attempt > 0")'
     )
     writing = client.transaction()
     await writing.start()
@@ -81,7 +81,7 @@ async def test_an_index_is_created_while_others_write(
     other = await asyncpg.connect(postgres_url)
     while not await other.fetchval("SELECT 1 FROM pg_stat_progress_create_index"):
         assert not migrating.done()
-    await other.execute("UPDATE jobs SET fence = fence")
+    await other.execute("UPDATE jobs SET attempt = attempt")
     await writing.commit()
     await migrating
 
@@ -116,7 +116,7 @@ async def test_an_index_that_was_interrupted_is_created_again(
 async def test_processes_that_migrate_together_create_an_index_once(
     postgres_url: str, migrations: Migrations
 ) -> None:
-    migrations.add('create_index("jobs_test", "jobs", ["fence"])')
+    migrations.add('create_index("jobs_test", "jobs", ["attempt"])')
     await asyncio.gather(*(migrate_postgresql(postgres_url) for _ in range(3)))
 
 

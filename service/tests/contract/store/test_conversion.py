@@ -6,17 +6,32 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
+from agentjobs.jobs.queue.claimer import Claimer
+from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.states import FINAL
 from agentjobs.store.database import Database, SchemaTooOld, StoreError, Transaction
 from agentjobs.store.opening import open_database, open_unchecked
 from agentjobs.store.revisions import BASELINE, current_revision, known_revisions
 from agentjobs.store.schema import Schema, read_schema
+from agentjobs_runtime.protocol.outcomes import Failed
+from agentjobs_runtime.settings import Settings
 from tests.support import version_0_2
+from tests.support.jobs import job_harness
 from tests.support.stores import process
 
 LATEST = known_revisions()[-1]
+QUEUE_COLUMNS = (
+    *("queue_order", "fence", "lease_owner", "lease_expires_at", "credential_hash"),
+    *("waits_for", "environment_key"),
+)
+"""What a finished job has no more."""
+
 IN_EARLIER_FORM = {
+    "jobs": f"SELECT j.*, {', '.join(f'q.{name}' for name in QUEUE_COLUMNS)}"
+    " FROM jobs j LEFT JOIN job_queue q ON q.job_id = j.id",
     "forge_connections": "SELECT * FROM platform_connections",
     "forge_hints": "SELECT * FROM platform_hints",
 }
@@ -75,7 +90,9 @@ async def test_every_row_of_0_2_is_kept(empty_database_url: str) -> None:
     await version_0_2.create(empty_database_url)
     earlier = defaultdict(list)
     for table, row in version_0_2.rows():
-        earlier[table].append(row)
+        is_finished = table == "jobs" and row["status"] in FINAL
+        left_out = QUEUE_COLUMNS if is_finished else ()
+        earlier[table].append({name: row[name] for name in row if name not in left_out})
 
     await open_and_close(empty_database_url)
 
@@ -83,6 +100,29 @@ async def test_every_row_of_0_2_is_kept(empty_database_url: str) -> None:
     for table, rows in earlier.items():
         query = IN_EARLIER_FORM.get(table, f"SELECT * FROM {table}")
         assert digest(await db.fetch_all(query)) == digest(rows), table
+    await db.close()
+
+
+async def test_jobs_of_0_2_continue_with_their_claims(empty_database_url: str) -> None:
+    await version_0_2.create(empty_database_url)
+    [running] = [row for _, row in version_0_2.rows() if row.get("status") == "running"]
+    copied = ", ".join(name for name in running if not name.startswith(("id", "status", "lease")))
+    await execute(
+        empty_database_url,
+        f"INSERT INTO jobs (id, status, {copied.replace(', credential_hash', '')})"
+        f" SELECT 'job_waiting', 'queued', {copied.replace(', credential_hash', '')}"
+        " FROM jobs WHERE status = 'running'",
+    )
+    await open_and_close(empty_database_url)
+
+    db = await open_database(empty_database_url, migrate=False)
+    harness = job_harness(db, Settings(data_dir="/nonexistent"))
+    [waiting] = await Claimer(harness.context, "wrk_new").claim([running["agent"]], 2)
+    assert (waiting.id, waiting.fence) == ("job_waiting", running["fence"] + 1)
+    held = msgspec.structs.replace(waiting, id=running["id"], fence=running["fence"])
+    stale = msgspec.structs.replace(held, fence=running["fence"] + 1)
+    assert not await finish_job(db, stale, Failed("timeout", ""))
+    assert await finish_job(db, held, Failed("timeout", ""))
     await db.close()
 
 

@@ -85,9 +85,9 @@ async def test_missing_columns_and_indexes_are_refused_or_added(
 async def test_a_missing_index_that_only_makes_reads_fast_is_named(
     database: Database, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await execute(database, "DROP INDEX jobs_leased")
+    await execute(database, "DROP INDEX job_queue_leased")
     await open_and_close(database_url, migrate=False)
-    assert "the index jobs_leased is missing; run `agentjobs migrate`" in caplog.text
+    assert "the index job_queue_leased is missing; run `agentjobs migrate`" in caplog.text
 
 
 async def test_what_cannot_be_added_is_named(database: Database, database_url: str) -> None:
@@ -142,13 +142,13 @@ async def test_a_newer_schema_may_have_more_and_other_indexes(
     await execute(
         database,
         "UPDATE alembic_version SET version_num = '1999'",
-        "DROP INDEX jobs_leased",
+        "DROP INDEX job_queue_leased",
         "ALTER TABLE jobs ADD COLUMN later TEXT",
         "CREATE TABLE later (id TEXT PRIMARY KEY)",
         "CREATE INDEX later_of_jobs ON jobs (later)",
     )
     await open_and_close(database_url, migrate=True)
-    assert "jobs_leased" not in (await read_schema(database)).indexes
+    assert "job_queue_leased" not in (await read_schema(database)).indexes
     await execute(database, "ALTER TABLE jobs DROP COLUMN lost_workers")
     with pytest.raises(SchemaDamaged, match=r"jobs\.lost_workers"):
         await open_and_close(database_url, migrate=False)

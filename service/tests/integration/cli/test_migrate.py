@@ -108,9 +108,9 @@ def test_doctor_names_what_the_schema_lacks_and_migrate_adds_it(agentjobs, sqlit
     path = agentjobs.data_dir / "agentjobs.db"
     shutil.copy(sqlite_template, path)
     with closing(sqlite3.connect(path)) as database:
-        database.execute("DROP INDEX jobs_leased")
+        database.execute("DROP INDEX job_queue_leased")
     assert store_findings(agentjobs) == [
-        ("problem", "the index jobs_leased is missing; run `agentjobs migrate`, which adds it")
+        ("problem", "the index job_queue_leased is missing; run `agentjobs migrate`, which adds it")
     ]
     with closing(sqlite3.connect(path)) as database:
         database.execute("ALTER TABLE jobs DROP COLUMN lost_workers")

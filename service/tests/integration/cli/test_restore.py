@@ -161,7 +161,10 @@ def test_a_link_that_was_used_after_the_backup_does_not_work_again(store, other,
 
 async def check_that_nothing_starts(db, harness, running, queued):
     assert await rescue_lost_jobs(db, harness.context.settings) == [running]
-    rows = await db.fetch_all("SELECT id, status FROM jobs WHERE lease_owner IS NULL ORDER BY id")
+    rows = await db.fetch_all(
+        "SELECT j.id, j.status FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+        " WHERE q.lease_owner IS NULL ORDER BY j.id"
+    )
     assert [(row["id"], row["status"]) for row in rows] == [(running, "queued"), (queued, "queued")]
     assert await harness.nothing_to_claim()
     (lost,) = await db.fetch_all("SELECT was_alive FROM lost_claims")

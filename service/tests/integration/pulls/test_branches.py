@@ -97,7 +97,8 @@ async def test_a_branch_that_a_job_works_on_stays(platform: Platform, status: st
     assert await _sweep(platform) == {BRANCH}
 
     async def finish(tx: Transaction) -> None:
-        await tx.execute("UPDATE jobs SET status = 'completed', lease_owner = NULL")
+        await tx.execute("UPDATE jobs SET status = 'completed'")
+        await tx.execute("DELETE FROM job_queue")
 
     await platform.db.transact(finish)
     assert await _sweep(platform) == set()
@@ -116,9 +117,9 @@ async def test_the_branch_of_a_job_that_was_cancelled_after_its_push_is_removed_
 
     async def cancel(tx: Transaction, completed_at: int) -> None:
         await tx.execute(
-            "UPDATE jobs SET status = 'cancelled', lease_owner = NULL, completed_at = :at",
-            at=completed_at,
+            "UPDATE jobs SET status = 'cancelled', completed_at = :at", at=completed_at
         )
+        await tx.execute("DELETE FROM job_queue")
 
     await platform.db.transact(cancel, 1)
     await sweep_branches(platform.db, root, only_cancelled=True)

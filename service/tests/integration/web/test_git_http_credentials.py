@@ -97,7 +97,8 @@ async def test_the_credential_of_a_finished_job_is_refused(
 
 
 async def _cancel(tx: Transaction) -> None:
-    await tx.execute("UPDATE jobs SET status = 'cancelled', lease_owner = NULL")
+    await tx.execute("UPDATE jobs SET status = 'cancelled'")
+    await tx.execute("DELETE FROM job_queue")
 
 
 async def _request_cancel(tx: Transaction) -> None:
@@ -105,7 +106,7 @@ async def _request_cancel(tx: Transaction) -> None:
 
 
 async def _take_over(tx: Transaction) -> None:
-    await tx.execute("UPDATE jobs SET fence = fence + 1, credential_hash = NULL")
+    await tx.execute("UPDATE job_queue SET fence = fence + 1, credential_hash = NULL")
 
 
 async def _revoke_keys(tx: Transaction) -> None:

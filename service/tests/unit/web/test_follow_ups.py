@@ -22,6 +22,7 @@ async def complete(tx: Transaction, job_id: str) -> None:
         id=job_id,
         now=now_ms(),
     )
+    await tx.execute("DELETE FROM job_queue WHERE job_id = :id", id=job_id)
     await tx.execute(
         "INSERT INTO pulls (repo_id, number, title, body, head_branch, base_branch, head_commit,"
         " base_commit, state, draft, created_at) SELECT repo_id, 1, 'Fix', '', branch, 'main',"

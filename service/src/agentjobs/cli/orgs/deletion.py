@@ -141,7 +141,8 @@ async def _stop_deliveries(db: Database, organization: Organization) -> None:
 async def _running_jobs(tx: Transaction, organization_id: str) -> list[str]:
     """Those of a worker that is gone do not count: its lease has expired."""
     rows = await tx.fetch_all(
-        "SELECT id FROM jobs WHERE organization_id = :id AND lease_owner IS NOT NULL"
+        "SELECT job_id AS id FROM job_queue WHERE organization_id = :id"
+        " AND lease_owner IS NOT NULL"
         " AND lease_expires_at > :now",
         id=organization_id,
         now=await tx.clock_ms(),

@@ -32,7 +32,7 @@ _TENANT_TABLES = (
         key=("key",),
         where=f"(key IN (SELECT id FROM platform_connections WHERE {_IN_ORGANIZATION})"
         f" OR key IN (SELECT id FROM repos WHERE {_IN_ORGANIZATION})"
-        f" OR key IN (SELECT waits_for FROM jobs WHERE {_IN_ORGANIZATION}))",
+        f" OR key IN (SELECT waits_for FROM job_queue WHERE {_IN_ORGANIZATION}))",
     ),
     _repo_table(name="environment_holds", key=("key",)),
     _repo_table(name="auto_triggers", key=_FIX_KEY),
@@ -67,7 +67,8 @@ _TENANT_TABLES = (
     ),
     # Rows of the organization itself.
     TenantTable(name="idempotency_keys", key=("organization_id", "key")),
-    TenantTable(name="jobs", unexported=("credential_hash",)),
+    TenantTable(name="job_queue", key=("job_id",), unexported=("credential_hash",)),
+    TenantTable(name="jobs"),
     TenantTable(name="trackers", unexported=("sealed",)),
     TenantTable(name="findings"),
     TenantTable(

@@ -127,7 +127,7 @@ async def _active_work(tx: Transaction, repo_id: str) -> _Work:
     """That of processes that are gone does not count: their leases have expired."""
     now = await tx.clock_ms()
     jobs: list[Row] = await tx.fetch_all(
-        "SELECT id FROM jobs WHERE repo_id = :id AND lease_owner IS NOT NULL"
+        "SELECT job_id AS id FROM job_queue WHERE repo_id = :id AND lease_owner IS NOT NULL"
         " AND lease_expires_at > :now",
         id=repo_id,
         now=now,

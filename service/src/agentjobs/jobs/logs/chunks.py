@@ -99,10 +99,10 @@ async def _append(
             return True
     written = await tx.execute(
         "INSERT INTO job_logs (job_id, sequence, created_at, text)"
-        " SELECT j.id, COALESCE((SELECT MAX(l.sequence) FROM job_logs l WHERE l.job_id = j.id), 0)"
-        "  + 1, CAST(:at AS BIGINT), CAST(:text AS TEXT)"
-        " FROM jobs j WHERE j.id = :job_id AND j.fence = :fence AND j.lease_owner IS NOT NULL"
-        " /*postgresql FOR SHARE OF j */",
+        " SELECT q.job_id, COALESCE((SELECT MAX(l.sequence) FROM job_logs l"
+        "  WHERE l.job_id = q.job_id), 0) + 1, CAST(:at AS BIGINT), CAST(:text AS TEXT)"
+        " FROM job_queue q WHERE q.job_id = :job_id AND q.fence = :fence"
+        " AND q.lease_owner IS NOT NULL /*postgresql FOR SHARE OF q */",
         job_id=job.id,
         fence=job.fence,
         at=at_ms,

@@ -17,9 +17,10 @@ from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 
 # An expired lease is left to `rescue`: another worker may claim the job at any time.
 _HELD = (
-    "SELECT id, status, fence, attempt, cancel_requested_at FROM jobs"
-    " WHERE lease_owner IN (SELECT value FROM each(:workers)) AND lease_expires_at > :now"
-    " ORDER BY id /*postgresql FOR UPDATE */"
+    "SELECT j.id, j.status, q.fence, j.attempt, j.cancel_requested_at"
+    " FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+    " WHERE q.lease_owner IN (SELECT value FROM each(:workers)) AND q.lease_expires_at > :now"
+    " ORDER BY q.job_id /*postgresql FOR UPDATE OF q, j */"
 )
 
 

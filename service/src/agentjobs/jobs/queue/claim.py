@@ -9,6 +9,13 @@ from agentjobs_runtime.protocol.cause import stored_cause
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.verification import stored_verification
 
+# The job with the parameters `job_id` and `fence`, if its claim is held; the claim cannot end
+# before the transaction does.
+CLAIMED_JOB = (
+    "(SELECT job_id FROM job_queue WHERE job_id = :job_id AND fence = :fence"
+    " AND lease_owner IS NOT NULL /*postgresql FOR SHARE */)"
+)
+
 
 def claimed_job(row: Row, credential: str, claimed_at: int) -> ClaimedJob:
     is_adopted = row["status"] == RUNNING
@@ -37,10 +44,11 @@ async def may_write_branch(tx: Transaction, repo_id: str, branch: str, credentia
     Checked in the caller's transaction, so that a claim cannot end in between.
     """
     row = await tx.fetch_one(
-        "SELECT id FROM jobs WHERE credential_hash = :hash AND repo_id = :repo_id"
-        " AND branch = :branch AND lease_owner IS NOT NULL AND cancel_requested_at IS NULL"
+        "SELECT j.id FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+        " WHERE q.credential_hash = :hash AND q.repo_id = :repo_id AND q.lease_owner IS NOT NULL"
+        " AND j.branch = :branch AND j.cancel_requested_at IS NULL"
         " AND EXISTS (SELECT 1 FROM repos r WHERE r.id = :repo_id AND r.disconnected_at IS NULL)"
-        " /*postgresql FOR SHARE */",
+        " /*postgresql FOR SHARE OF q, j */",
         hash=token_hash(credential),
         repo_id=repo_id,
         branch=branch,
@@ -48,12 +56,24 @@ async def may_write_branch(tx: Transaction, repo_id: str, branch: str, credentia
     return row is not None
 
 
+async def lock_job(tx: Transaction, job_id: str) -> None:
+    """For changes without a claim, before they read the job.
+
+    Every change of a job's status locks its row in `job_queue` first. A statement that waits for
+    the lock reads other tables as they were before, so only a later one sees what changed.
+    """
+    await tx.fetch_one(
+        "SELECT job_id FROM job_queue WHERE job_id = :job_id /*postgresql FOR UPDATE */",
+        job_id=job_id,
+    )
+
+
 async def lock_claim(tx: Transaction, job: ClaimedJob) -> bool:
     """Whether the claim is held; it cannot end before the transaction does."""
     row = await tx.fetch_one(
-        "SELECT id FROM jobs WHERE id = :id AND fence = :fence AND lease_owner IS NOT NULL"
-        " /*postgresql FOR UPDATE */",
-        id=job.id,
+        "SELECT job_id FROM job_queue WHERE job_id = :job_id AND fence = :fence"
+        " AND lease_owner IS NOT NULL /*postgresql FOR UPDATE */",
+        job_id=job.id,
         fence=job.fence,
     )
     return row is not None

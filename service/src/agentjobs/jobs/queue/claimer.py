@@ -243,7 +243,7 @@ class _Claim(msgspec.Struct, frozen=True):
                 limit=share.limit,
                 count=share.count,
             )
-            chosen += [row["id"] for row in rows]
+            chosen += [row["job_id"] for row in rows]
         await tx.execute_many(
             queries.CLAIM,
             [

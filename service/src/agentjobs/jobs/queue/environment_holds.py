@@ -16,7 +16,8 @@ PREFERENCE_MS = 5_000
 OUTAGE_HOLD_MS = 60_000
 
 
-# An SQL condition with the parameter `now`: the environment of the job `{job}` is being built.
+# An SQL condition with the parameter `now`: the environment of the job with the row `{job}` of
+# job_queue is being built.
 IS_BUILDING = (
     "EXISTS (SELECT 1 FROM environment_holds h WHERE h.key = {job}.environment_key"
     f" AND h.location IS NULL AND h.held_until > {DATABASE_NOW})"
@@ -79,7 +80,7 @@ async def was_held_for(db: Database, key: str, location: str) -> bool:
 
 async def is_environment_building(db: Database, job_id: str) -> bool:
     row = await db.fetch_one(
-        f"SELECT 1 FROM jobs j WHERE j.id = :job_id AND {IS_BUILDING.format(job='j')}",
+        f"SELECT 1 FROM job_queue q WHERE q.job_id = :job_id AND {IS_BUILDING.format(job='q')}",
         job_id=job_id,
         now=now_ms(),
     )

@@ -86,9 +86,10 @@ async def _held_rows(tx: Transaction, jobs: Sequence[ClaimedJob]) -> dict[Claim,
     if not jobs:
         return {}
     rows = await tx.fetch_all(
-        "SELECT id, fence, status, attempt, cancel_requested_at FROM jobs"
-        " WHERE id IN (SELECT value FROM each(:ids)) AND lease_owner IS NOT NULL"
-        " ORDER BY id /*postgresql FOR UPDATE */",
+        "SELECT j.id, q.fence, j.status, j.attempt, j.cancel_requested_at"
+        " FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+        " WHERE q.job_id IN (SELECT value FROM each(:ids)) AND q.lease_owner IS NOT NULL"
+        " ORDER BY q.job_id /*postgresql FOR UPDATE OF q, j */",
         ids=[job.id for job in jobs],
     )
     return {(row["id"], row["fence"]): row for row in rows}

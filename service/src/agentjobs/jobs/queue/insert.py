@@ -1,4 +1,4 @@
-"""Puts a job into the queue: its row, its branch name, its labels and the event `job.queued`."""
+"""Puts a job into the queue: its rows, its branch name, its labels and the event `job.queued`."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,6 @@ _JOBS = Table(
         "last_sequence": "bigint",
         "created_at": "bigint",
         "queued_at": "bigint",
-        "queue_order": "bigint",
         "branch": "text",
         "created_by": "text",
         "created_by_name": "text",
@@ -44,6 +43,16 @@ _JOBS = Table(
         "cause": "text",
         "labels": "text",
         "traceparent": "text",
+    },
+)
+_QUEUE = Table(
+    "job_queue",
+    {
+        "job_id": "text",
+        "organization_id": "text",
+        "repo_id": "text",
+        "agent": "text",
+        "queue_order": "bigint",
     },
 )
 _LABELS = Table(
@@ -79,6 +88,7 @@ async def insert_jobs(
     now = await tx.clock_ms()
     rows = {
         _JOBS: [_row(job, now) for job in jobs],
+        _QUEUE: [_queue_row(job, now) for job in jobs],
         _LABELS: [label for job in jobs for label in _label_rows(job)],
         **events.rows_to_insert(tx, [_queued(job, now) for job in jobs], endpoints),
     }
@@ -100,7 +110,6 @@ def _row(job: NewJob, now: int) -> dict[str, Any]:
         "last_sequence": 1,
         "created_at": now,
         "queued_at": now,
-        "queue_order": now + PRIORITY_MS[str(override.get("priority", "normal"))],
         "branch": job.branch or branch_of(job.id, body.agent, body.ticket_id),
         "created_by": job.caller.key_id,
         "created_by_name": job.caller.name,
@@ -108,6 +117,17 @@ def _row(job: NewJob, now: int) -> dict[str, Any]:
         "cause": None if job.cause is None else msgspec.json.encode(job.cause).decode(),
         "labels": msgspec.json.encode(body.labels).decode() if body.labels else None,
         "traceparent": job.traceparent,
+    }
+
+
+def _queue_row(job: NewJob, now: int) -> dict[str, Any]:
+    priority = (job.body.config_override or {}).get("priority", "normal")
+    return {
+        "job_id": job.id,
+        "organization_id": job.caller.organization_id,
+        "repo_id": job.repo_id,
+        "agent": job.body.agent,
+        "queue_order": now + PRIORITY_MS[str(priority)],
     }
 
 

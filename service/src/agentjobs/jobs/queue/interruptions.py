@@ -119,8 +119,8 @@ async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) 
 async def _wait_for_tracker(tx: Transaction, job: ClaimedJob, key: str) -> None:
     """Only the jobs that asked a tracker wait for it: the others may not need it."""
     await tx.execute(
-        "UPDATE jobs SET waits_for = :key WHERE id = :id AND fence = :fence",
-        id=job.id,
+        "UPDATE job_queue SET waits_for = :key WHERE job_id = :job_id AND fence = :fence",
+        job_id=job.id,
         fence=job.fence,
         key=key,
     )
@@ -131,8 +131,8 @@ async def _wait_for_environment(
 ) -> Change | None:
     await store_hold(tx, hold)
     await tx.execute(
-        "UPDATE jobs SET environment_key = :key WHERE id = :id AND fence = :fence",
-        id=job.id,
+        "UPDATE job_queue SET environment_key = :key WHERE job_id = :job_id AND fence = :fence",
+        job_id=job.id,
         fence=job.fence,
         key=hold.key,
     )

@@ -1,6 +1,6 @@
 """Finished work that could not be published yet: a commit as a thin bundle, until its job ends."""
 
-from agentjobs.jobs.queue.transition import apply, to_failed
+from agentjobs.jobs.queue.transition import apply, release_claim, to_failed
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.protocol.outcomes import KeptWork
@@ -50,14 +50,21 @@ async def hold_for_finished_work(tx: Transaction, job_id: str) -> bool:
 
     The agent is then not started again, and a worker that is preparing the job loses its claim.
     """
-    changed = await tx.execute(
-        "UPDATE jobs SET kept_at = :now, lease_owner = NULL, lease_expires_at = NULL,"
-        " credential_hash = NULL, fence = fence + 1"
-        " WHERE id = :job_id AND status = 'queued' AND kept_at IS NULL",
+    row = await tx.fetch_one(
+        "SELECT q.fence FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+        " WHERE q.job_id = :job_id AND j.status = 'queued' AND j.kept_at IS NULL"
+        " /*postgresql FOR UPDATE OF q, j */",
+        job_id=job_id,
+    )
+    if row is None:
+        return False
+    await release_claim(tx, job_id, row["fence"])
+    await tx.execute(
+        "UPDATE jobs SET kept_at = :now WHERE id = :job_id",
         job_id=job_id,
         now=await tx.clock_ms(),
     )
-    return changed > 0
+    return True
 
 
 async def fail_expired_work(db: Database) -> int:
@@ -74,8 +81,9 @@ async def _fail_expired(tx: Transaction) -> int:
     now = await tx.clock_ms()
     rows = await tx.fetch_all(
         "SELECT j.id FROM kept_work k JOIN jobs j ON j.id = k.job_id"
-        " WHERE j.kept_at < :before AND j.status = 'queued' AND j.lease_owner IS NULL"
-        " LIMIT :batch /*postgresql FOR UPDATE OF j SKIP LOCKED */",
+        " JOIN job_queue q ON q.job_id = j.id"
+        " WHERE j.kept_at < :before AND q.lease_owner IS NULL"
+        " LIMIT :batch /*postgresql FOR UPDATE OF q SKIP LOCKED */",
         before=now - MAX_AGE_MS,
         batch=_BATCH,
     )

@@ -14,14 +14,17 @@ from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
 # concerns all agents.
 _CLOCK = ""
 _ALL_AGENTS = "*"
+_RENEWED = (
+    "RETURNING job_id, fence,"
+    " (SELECT cancel_requested_at FROM jobs WHERE jobs.id = job_id) AS cancel_requested_at"
+)
 # Locks are taken in the order of the rows.
 _RENEW = BatchStatement(
-    {"job_id": "text", "fence": "bigint", "worker_id": "text", "until": "bigint"},
-    one="UPDATE jobs SET lease_expires_at = :until WHERE id = :job_id AND fence = :fence"
-    " AND lease_owner = :worker_id RETURNING id, fence, cancel_requested_at",
-    many="UPDATE jobs SET lease_expires_at = v.until FROM {rows} WHERE jobs.id = v.job_id"
-    " AND jobs.fence = v.fence AND jobs.lease_owner = v.worker_id"
-    " RETURNING jobs.id, jobs.fence, jobs.cancel_requested_at",
+    {"id": "text", "held_fence": "bigint", "worker_id": "text", "until": "bigint"},
+    one="UPDATE job_queue SET lease_expires_at = :until WHERE job_id = :id"
+    f" AND fence = :held_fence AND lease_owner = :worker_id {_RENEWED}",
+    many="UPDATE job_queue SET lease_expires_at = v.until FROM {rows} WHERE job_id = v.id"
+    f" AND fence = v.held_fence AND lease_owner = v.worker_id {_RENEWED}",
 )
 
 
@@ -93,8 +96,8 @@ async def sign_off(db: Database, worker_id: str) -> None:
 
 async def cancel_requests(db: Database, worker_id: str) -> frozenset[Claim]:
     rows = await db.fetch_all(
-        "SELECT id, fence FROM jobs"
-        " WHERE lease_owner = :worker_id AND cancel_requested_at IS NOT NULL",
+        "SELECT j.id, q.fence FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+        " WHERE q.lease_owner = :worker_id AND j.cancel_requested_at IS NOT NULL",
         worker_id=worker_id,
     )
     return frozenset((row["id"], row["fence"]) for row in rows)
@@ -141,14 +144,14 @@ async def _renew(
     rows = await _RENEW.fetch(
         tx,
         [
-            {"job_id": job_id, "fence": fence, **claims}
+            {"id": job_id, "held_fence": fence, **claims}
             for job_id, fence in sorted(job.claim for job in jobs)
         ],
     )
     return Renewal(
-        frozenset((row["id"], row["fence"]) for row in rows),
+        frozenset((row["job_id"], row["fence"]) for row in rows),
         frozenset(
-            (row["id"], row["fence"]) for row in rows if row["cancel_requested_at"] is not None
+            (row["job_id"], row["fence"]) for row in rows if row["cancel_requested_at"] is not None
         ),
     )
 

@@ -24,11 +24,12 @@ _SANDBOX = "sandbox"
 _ADOPTION = "adoption"
 # A heartbeat after the lease expired: the worker is back, and no longer renews this claim.
 HAS_RETURNED = (
-    "EXISTS (SELECT 1 FROM workers w WHERE w.id = j.lease_owner"
-    " AND w.heartbeat_at > j.lease_expires_at)"
+    "EXISTS (SELECT 1 FROM workers w WHERE w.id = q.lease_owner"
+    " AND w.heartbeat_at > q.lease_expires_at)"
 )
 _LOST_NOW = (
-    f"CAST(:now AS BIGINT), j.status = 'running', {HAS_RETURNED} FROM jobs j WHERE j.id = :job_id"
+    f"CAST(:now AS BIGINT), j.status = 'running', {HAS_RETURNED}"
+    " FROM job_queue q JOIN jobs j ON j.id = q.job_id WHERE q.job_id = :job_id"
 )
 
 
@@ -62,7 +63,7 @@ async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> None:
     """Add the claim that the job still has."""
     await tx.execute(
         "INSERT INTO lost_claims (job_id, fence, worker_id, kind, lost_at, started, was_alive)"
-        f" SELECT j.id, j.fence, j.lease_owner, CAST(:kind AS TEXT), {_LOST_NOW}",
+        f" SELECT q.job_id, q.fence, q.lease_owner, CAST(:kind AS TEXT), {_LOST_NOW}",
         job_id=job_id,
         kind=_WORKER,
         now=now,
@@ -86,8 +87,9 @@ async def record_adoption(tx: Transaction, job_id: str, now: int) -> bool:
 async def _record(tx: Transaction, job_id: str, now: int, kind: str) -> None:
     await tx.execute(
         "INSERT INTO lost_claims (job_id, fence, worker_id, kind, lost_at, started, was_alive)"
-        " SELECT id, fence, lease_owner, CAST(:kind AS TEXT), CAST(:now AS BIGINT),"
-        " status = 'running', TRUE FROM jobs WHERE id = :job_id",
+        " SELECT q.job_id, q.fence, q.lease_owner, CAST(:kind AS TEXT), CAST(:now AS BIGINT),"
+        " j.status = 'running', TRUE FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+        " WHERE q.job_id = :job_id",
         job_id=job_id,
         now=now,
         kind=kind,

@@ -24,10 +24,10 @@ REFUSED_RETRY_MS = 300_000
 # After this time without an attempt, another failure is a new outage.
 _FORGET_MS = 600_000
 
-# The keys of the outages that concern the job `{job}`.
+# The keys of the outages that concern the job with the row `{job}` of job_queue.
 _KEYS = (
     "({job}.repo_id, {job}.waits_for,"
-    f" CASE WHEN {{job}}.kept_at IS NOT NULL THEN '{REFUSED}' || {{job}}.repo_id END,"
+    f" (SELECT '{REFUSED}' || {{job}}.repo_id FROM kept_work k WHERE k.job_id = {{job}}.job_id),"
     f" (SELECT COALESCE(r.connection_id, '{LOCAL}') FROM repos r WHERE r.id = {{job}}.repo_id))"
 )
 _OF_JOB = f"SELECT 1 FROM platform_outages x WHERE x.key IN {_KEYS}"
@@ -92,11 +92,11 @@ async def unreachable_reason(db: Database, job_id: str) -> str | None:
     """The queue reason of a job while the last attempt to reach its platform or tracker failed,
     less than a minute ago or before the next one is due."""
     row = await db.fetch_one(
-        "SELECT CASE WHEN x.key = j.waits_for THEN 'tracker_unreachable'"
-        f" WHEN x.key = '{REFUSED}' || j.repo_id THEN 'platform_refused'"
+        "SELECT CASE WHEN x.key = q.waits_for THEN 'tracker_unreachable'"
+        f" WHEN x.key = '{REFUSED}' || q.repo_id THEN 'platform_refused'"
         " ELSE 'platform_unreachable' END AS reason"
-        f" FROM jobs j JOIN platform_outages x ON x.key IN {_KEYS.format(job='j')}"
-        f" WHERE j.id = :job_id AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW}"
+        f" FROM job_queue q JOIN platform_outages x ON x.key IN {_KEYS.format(job='q')}"
+        f" WHERE q.job_id = :job_id AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW}"
         " ORDER BY reason LIMIT 1",
         job_id=job_id,
         now=now_ms(),
@@ -111,9 +111,10 @@ async def waiting_by_outage(db: Database) -> dict[str, int]:
     """
     rows = await db.fetch_all(
         f"SELECT CASE WHEN x.key = r.id AND r.connection_id IS NULL THEN '{LOCAL}' ELSE x.key END"
-        " AS outage, COUNT(DISTINCT j.id) AS jobs FROM jobs j JOIN repos r ON r.id = j.repo_id"
-        f" JOIN platform_outages x ON x.key IN {_KEYS.format(job='j')}"
-        " WHERE j.status = 'queued' AND j.lease_owner IS NULL"
+        " AS outage, COUNT(DISTINCT q.job_id) AS jobs FROM job_queue q"
+        " JOIN repos r ON r.id = q.repo_id"
+        f" JOIN platform_outages x ON x.key IN {_KEYS.format(job='q')}"
+        " WHERE q.lease_owner IS NULL"
         f" AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW} GROUP BY outage ORDER BY outage",
         now=now_ms(),
     )

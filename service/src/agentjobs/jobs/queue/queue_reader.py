@@ -16,26 +16,26 @@ _HISTORY_SECONDS = 10.0
 _MAX_RUNNING = 5_000
 _RECENT_JOBS = 500
 _ARRIVALS_MS = 3_600_000
-_IS_WAITING = "j.status = 'queued' AND j.lease_owner IS NULL"
 _RUNNING = (
-    "SELECT j.organization_id, j.agent, j.repo_id, j.lease_owner, j.status, j.started_at, o.plan"
-    " FROM jobs j JOIN organizations o ON o.id = j.organization_id"
-    " WHERE j.lease_owner IS NOT NULL LIMIT :limit"
+    "SELECT q.organization_id, q.agent, q.repo_id, q.lease_owner, j.status, j.started_at, o.plan"
+    " FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+    " JOIN organizations o ON o.id = q.organization_id"
+    " WHERE q.lease_owner IS NOT NULL LIMIT :limit"
 )
 # Each of the two reads only an index.
 _WAITING_BY_AGENT = (
-    "SELECT j.agent, j.organization_id, COUNT(*) AS jobs FROM jobs j"
-    f" WHERE {_IS_WAITING} GROUP BY j.agent, j.organization_id"
+    "SELECT agent, organization_id, COUNT(*) AS jobs FROM job_queue"
+    " WHERE lease_owner IS NULL GROUP BY agent, organization_id"
 )
 _WAITING_IN_ORDER = (
     "SELECT o.id, o.plan, o.paused_at, o.last_claimed_at, waiting.* FROM"
-    " (SELECT j.organization_id,"
+    " (SELECT organization_id,"
     + ", ".join(
-        f"SUM(CASE WHEN j.queue_order <= :before_{priority} THEN 1 ELSE 0 END) AS before_{priority}"
+        f"SUM(CASE WHEN queue_order <= :before_{priority} THEN 1 ELSE 0 END) AS before_{priority}"
         for priority in PRIORITY_MS
     )
-    + " FROM jobs j /*sqlite INDEXED BY jobs_waiting_in_order */"
-    f" WHERE {_IS_WAITING} GROUP BY j.organization_id) waiting"
+    + " FROM job_queue /*sqlite INDEXED BY job_queue_waiting_in_order */"
+    " WHERE lease_owner IS NULL GROUP BY organization_id) waiting"
     " JOIN organizations o ON o.id = waiting.organization_id"
 )
 _FINISHED = (

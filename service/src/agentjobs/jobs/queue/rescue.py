@@ -27,29 +27,30 @@ from agentjobs_runtime.settings import Settings
 
 _BATCH = 100
 _CLAIMED = (
-    "SELECT j.id, j.status, j.fence, j.cancel_requested_at, j.kept_at, j.repo_id,"
-    " j.lease_expires_at, j.branch, j.follows, o.name AS organization, r.full_name,"
+    "SELECT j.id, j.status, q.fence, j.cancel_requested_at, j.kept_at, j.repo_id,"
+    " q.lease_expires_at, j.branch, j.follows, o.name AS organization, r.full_name,"
     f" {HAS_RETURNED} AS has_returned"
-    " FROM jobs j JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
+    " FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+    " JOIN organizations o ON o.id = q.organization_id JOIN repos r ON r.id = q.repo_id"
 )
 # Expired, or from before the clock was set back: a lost worker's would last for too long.
 _HAS_EXPIRED = (
-    "SELECT 1 AS found FROM jobs WHERE lease_owner IS NOT NULL AND (lease_expires_at <"
+    "SELECT 1 AS found FROM job_queue WHERE lease_owner IS NOT NULL AND (lease_expires_at <"
     f" {DATABASE_NOW} OR lease_expires_at > {DATABASE_NOW} + CAST(:max_ms AS BIGINT)) LIMIT 1"
 )
 _EXPIRED = (
-    f"{_CLAIMED} WHERE j.lease_owner IS NOT NULL"
-    " AND (j.lease_expires_at < :now OR j.lease_expires_at > :limit)"
-    " LIMIT :batch /*postgresql FOR UPDATE OF j SKIP LOCKED */"
+    f"{_CLAIMED} WHERE q.lease_owner IS NOT NULL"
+    " AND (q.lease_expires_at < :now OR q.lease_expires_at > :limit)"
+    " LIMIT :batch /*postgresql FOR UPDATE OF q, j SKIP LOCKED */"
 )
 _SHORTEN = (
-    "UPDATE jobs SET lease_expires_at = :until"
+    "UPDATE job_queue SET lease_expires_at = :until"
     " WHERE lease_owner IS NOT NULL AND lease_expires_at > :limit"
 )
 _MAX_CLOCK_STEP_MS = 60_000
 # How long a worker that is cut off can report that it is alive before its job fails for good.
 _REPORT_LEASES = 3
-_OF_WORKER = f"{_CLAIMED} WHERE j.lease_owner = :worker_id /*postgresql FOR UPDATE OF j */"
+_OF_WORKER = f"{_CLAIMED} WHERE q.lease_owner = :worker_id /*postgresql FOR UPDATE OF q, j */"
 
 
 async def rescue_lost_jobs(

@@ -29,9 +29,19 @@ _EVENT_OF: dict[JobStatus, str] = {
     CANCELLED: events.JOB_FAILED,
 }
 
+# Ending a claim raises the fence, so that its former holder can write nothing.
 _END_CLAIM = (
-    "lease_owner = NULL, lease_expires_at = NULL, credential_hash = NULL, fence = fence + 1"
+    "UPDATE job_queue AS q SET lease_owner = NULL, lease_expires_at = NULL, credential_hash = NULL,"
+    " fence = fence + 1"
 )
+# What a change to each status does with the job's row in the queue, which it locks before that in
+# `jobs`. `from_rows` is a table `v` of changes on PostgreSQL.
+_LEAVE_QUEUE = "DELETE FROM job_queue AS q{using_rows}{where} RETURNING job_id"
+_CLAIM_CHANGE: dict[JobStatus, str] = {
+    RUNNING: "SELECT job_id FROM job_queue q{and_rows}{where} /*postgresql FOR UPDATE OF q */",
+    QUEUED: f"{_END_CLAIM}{{from_rows}}{{where}} RETURNING job_id",
+    **dict.fromkeys(FINAL, _LEAVE_QUEUE),
+}
 # The PostgreSQL types of the columns that changes set; the others are `bigint`.
 _TYPES = dict.fromkeys(
     (
@@ -39,7 +49,7 @@ _TYPES = dict.fromkeys(
         "error_code",
         "error_message",
         "head_commit",
-        "job_id",
+        "id",
         "phases",
         "pr_url",
         "prompt",
@@ -50,9 +60,9 @@ _TYPES = dict.fromkeys(
 
 _CONDITION_OF: dict[JobStatus, str] = {
     # The agent never runs again for work that is done.
-    RUNNING: " AND jobs.kept_at IS NULL",
+    RUNNING: " AND j.kept_at IS NULL",
     # A queued job completes only by publishing the work that was kept.
-    COMPLETED: " AND (status <> 'queued' OR jobs.kept_at IS NOT NULL)",
+    COMPLETED: " AND (j.status <> 'queued' OR j.kept_at IS NOT NULL)",
 }
 _CANCELLED_MESSAGE = "The job was cancelled."
 _MAX_MESSAGE_LENGTH = 8_000
@@ -95,7 +105,8 @@ def to_queued(job_id: str, now: int, fence: int, **columns: int) -> Change:
 async def release_claim(tx: Transaction, job_id: str, fence: int) -> bool:
     """Release a job whose agent never started. Clients see no change."""
     changed = await tx.execute(
-        f"UPDATE jobs SET {_END_CLAIM} WHERE id = :job_id AND fence = :fence AND status = 'queued'",
+        f"{_END_CLAIM} WHERE q.job_id = :job_id AND q.fence = :fence"
+        " AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = q.job_id AND j.status = 'queued')",
         job_id=job_id,
         fence=fence,
     )
@@ -113,7 +124,7 @@ async def apply_all(tx: Transaction, changes: Sequence[Change]) -> list[bool]:
     """The same for changes of different jobs, with a few statements for all of them."""
     rows: dict[str, Row] = {}
     for (to, columns), group in _by_statement(changes).items():
-        for row in await _update(to, columns).fetch(tx, [_parameters(change) for change in group]):
+        for row in await _store(tx, to, columns, [_parameters(change) for change in group]):
             rows[row["id"]] = row
     applied = [change for change in changes if change.job_id in rows]
     await events.record_events(
@@ -153,35 +164,72 @@ def _parameters(change: Change) -> dict[str, Any]:
     emitted = 2 if change.review_requested else 1
     return {
         **change.columns,
-        "job_id": change.job_id,
+        "id": change.job_id,
         "held_fence": change.fence,
         "emitted": emitted,
     }
 
 
+async def _store(
+    tx: Transaction, to: JobStatus, columns: tuple[str, ...], changes: Sequence[Mapping[str, Any]]
+) -> list[Row]:
+    if tx.engine == "sqlite":
+        rows = await _claim_change(to).fetch(tx, changes)
+        changed = {row["job_id"] for row in rows}
+        changes = [change for change in changes if change["id"] in changed]
+    return await _update(to, columns).fetch(tx, changes)
+
+
+@functools.cache
+def _claim_change(to: JobStatus) -> BatchStatement:
+    sources = ", ".join(f"'{status}'" for status in sources_of(to))
+    where = (
+        # Only statuses from this package are formatted; values are parameters.
+        " WHERE q.job_id = {id} AND (CAST({held_fence} AS BIGINT) IS NULL"
+        " OR (q.fence = {held_fence} AND q.lease_owner IS NOT NULL))"
+        f" AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = q.job_id AND j.status IN ({sources})"
+        f"{_CONDITION_OF.get(to, '')})"
+    )
+    statement = _CLAIM_CHANGE[to]
+    return BatchStatement(
+        {"id": "text", "held_fence": "bigint"},
+        one=statement.format(
+            and_rows="",
+            from_rows="",
+            using_rows="",
+            where=where.format(id=":id", held_fence=":held_fence"),
+        ),
+        many=statement.format(
+            and_rows=", {rows}",
+            from_rows=" FROM {rows}",
+            using_rows=" USING {rows}",
+            where=where.format(id="v.id", held_fence="v.held_fence"),
+        ),
+    )
+
+
 @functools.cache
 def _update(to: JobStatus, columns: tuple[str, ...]) -> BatchStatement:
-    sources = ", ".join(f"'{status}'" for status in sources_of(to))
-    # Ending a claim raises the fence, so that its former holder can write nothing.
-    ended = "" if to == RUNNING else f", {_END_CLAIM}"
+    """On PostgreSQL together with the change of the claim."""
+    names = (*columns, "emitted", "id", "held_fence")
     statement = (
-        # Only names and statuses from this package are formatted; values are parameters.
-        "UPDATE jobs SET {assignments}"
-        f"status = '{to}'{ended}, last_sequence = last_sequence + {{emitted}}{{source}}"
-        f" WHERE id = {{job_id}} AND status IN ({sources}) AND (CAST({{held_fence}} AS BIGINT)"
-        " IS NULL OR (fence = {held_fence} AND lease_owner IS NOT NULL))"
-        f"{_CONDITION_OF.get(to, '')} RETURNING jobs.id, jobs.organization_id, jobs.last_sequence,"
-        " jobs.repo, jobs.pr_url, jobs.kept_at"
+        f"UPDATE jobs SET {{assignments}}status = '{to}',"
+        " last_sequence = last_sequence + {emitted}{source} WHERE jobs.id = {id} RETURNING jobs.id,"
+        " jobs.organization_id, jobs.last_sequence, jobs.repo, jobs.pr_url, jobs.kept_at"
     )
-    names = (*columns, "emitted", "job_id", "held_fence")
-    of_row = {name: f":{name}" for name in names}
-    of_table = {name: f"v.{name}" for name in names}
+    one = statement.format(
+        assignments=_assignments(columns, ":"), source="", id=":id", emitted=":emitted"
+    )
+    many = statement.format(
+        assignments=_assignments(columns, "v."),
+        source=" FROM {rows}, claim",
+        id="v.id AND v.id = claim.job_id",
+        emitted="v.emitted",
+    )
     return BatchStatement(
         {name: _TYPES.get(name, "bigint") for name in names},
-        one=statement.format(assignments=_assignments(columns, ":"), source="", **of_row),
-        many=statement.format(
-            assignments=_assignments(columns, "v."), source=" FROM {rows}", **of_table
-        ),
+        one=one,
+        many=f"WITH claim AS ({_claim_change(to).many}) {many}",
     )
 
 

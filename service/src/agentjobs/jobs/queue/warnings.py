@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from agentjobs.jobs.model import stored_warnings
+from agentjobs.jobs.queue.claim import CLAIMED_JOB
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 
@@ -15,9 +16,8 @@ MAX_WARNING_LENGTH = 500
 async def add_warnings(tx: Transaction, job: ClaimedJob, messages: Iterable[str]) -> None:
     """Each once, although every attempt may add it. Nothing is stored once the claim is lost."""
     row = await tx.fetch_one(
-        "SELECT warnings FROM jobs WHERE id = :id AND fence = :fence AND lease_owner IS NOT NULL"
-        " /*postgresql FOR UPDATE */",
-        id=job.id,
+        f"SELECT warnings FROM jobs WHERE id = {CLAIMED_JOB} /*postgresql FOR UPDATE */",
+        job_id=job.id,
         fence=job.fence,
     )
     if row is None:

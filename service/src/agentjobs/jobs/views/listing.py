@@ -10,6 +10,7 @@ from agentjobs.jobs.phases import JobTimes, PhaseName, current_phase
 from agentjobs.jobs.states import FINAL, JobStatus
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query
+from agentjobs.jobs.views.rows import IS_CLAIMED
 from agentjobs.jobs.views.titles import agent_on_repo, title_of
 from agentjobs.store.database import Database, Row, struct_of
 from agentjobs.store.like_pattern import contains_pattern
@@ -23,7 +24,8 @@ _MAX_FAILED = 50
 _COLUMNS = (
     "j.id, j.status, j.repo, j.agent, j.ticket_id, j.created_at, j.started_at, j.completed_at,"
     " j.pr_url, j.pr_number, j.error_code, j.usage, j.config_override, j.created_by_name,"
-    " j.follows, j.cause, j.ticket, j.labels, j.queued_at, j.lease_owner IS NOT NULL AS is_claimed,"
+    " j.follows, j.cause, j.ticket, j.labels, j.queued_at,"
+    f" {IS_CLAIMED} AS is_claimed,"
     " CASE WHEN j.status IN ('queued', 'running') THEN j.phases END AS phases"
 )
 _SEARCHED = (

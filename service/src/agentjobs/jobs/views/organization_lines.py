@@ -12,14 +12,17 @@ from agentjobs_runtime.problems import Problem
 
 Order = Literal["name", "waiting", "running", "spending", "newest"]
 
-_WAITING_JOBS = (
-    "FROM jobs j /*sqlite INDEXED BY jobs_waiting_in_order */"
-    " WHERE j.organization_id = {id} AND j.status = 'queued' AND j.lease_owner IS NULL"
+_WAITING = (
+    "(SELECT COUNT(*) FROM job_queue q /*sqlite INDEXED BY job_queue_waiting_in_order */"
+    " WHERE q.organization_id = {id} AND q.lease_owner IS NULL)"
 )
-_WAITING = f"(SELECT COUNT(*) {_WAITING_JOBS})"
+_OLDEST_WAITING = (
+    "(SELECT MIN(j.queued_at) FROM job_queue q CROSS JOIN jobs j"
+    " WHERE q.organization_id = {id} AND q.lease_owner IS NULL AND j.id = q.job_id)"
+)
 _RUNNING = (
-    "(SELECT COUNT(*) FROM jobs j /*sqlite INDEXED BY jobs_leased */"
-    " WHERE j.organization_id = {id} AND j.lease_owner IS NOT NULL)"
+    "(SELECT COUNT(*) FROM job_queue q /*sqlite INDEXED BY job_queue_leased */"
+    " WHERE q.organization_id = {id} AND q.lease_owner IS NOT NULL)"
 )
 _SPENT = (
     "(SELECT COALESCE(SUM(s.spent_nanousd), 0) FROM daily_spending s"
@@ -91,7 +94,7 @@ def _lines_of(page: str) -> str:
         " (SELECT COUNT(*) FROM repos r WHERE r.organization_id = p.id"
         "  AND r.disconnected_at IS NULL) AS repos,"
         f" {_WAITING.format(id='p.id')} AS waiting,"
-        f" (SELECT MIN(j.queued_at) {_WAITING_JOBS.format(id='p.id')}) AS oldest_waiting_at,"
+        f" {_OLDEST_WAITING.format(id='p.id')} AS oldest_waiting_at,"
         f" {_RUNNING.format(id='p.id')} AS running,"
         f" {_SPENT.format(id='p.id')} AS spent_this_month_nanousd,"
         " (SELECT s.spent_nanousd FROM daily_spending s WHERE s.organization_id = p.id"

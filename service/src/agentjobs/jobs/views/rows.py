@@ -20,17 +20,21 @@ from agentjobs_runtime.clock import iso_utc, iso_utc_or_none, now_ms
 from agentjobs_runtime.protocol.cause import stored_cause
 from agentjobs_runtime.protocol.verification import stored_verification
 
+# Evaluated only for active jobs.
+IS_CLAIMED = (
+    "(j.status = 'running' OR (j.status = 'queued' AND EXISTS (SELECT 1 FROM job_queue q"
+    " WHERE q.job_id = j.id AND q.lease_owner IS NOT NULL)))"
+)
 # Evaluated only for waiting jobs.
 _ACTIVE = (
-    "CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
-    # Without the hint SQLite scans all jobs of the organization.
-    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
+    "CASE WHEN q.job_id IS NOT NULL THEN"
+    " (SELECT COUNT(*) FROM job_queue a /*sqlite INDEXED BY job_queue_leased */"
     "  WHERE a.lease_owner IS NOT NULL"
     "  AND a.organization_id = j.organization_id) END"
 )
 _REPO_ACTIVE = (
     "CASE WHEN r.max_concurrent_jobs IS NOT NULL THEN"
-    " (SELECT COUNT(*) FROM jobs a /*sqlite INDEXED BY jobs_leased */"
+    " (SELECT COUNT(*) FROM job_queue a /*sqlite INDEXED BY job_queue_leased */"
     "  WHERE a.lease_owner IS NOT NULL AND a.organization_id = j.organization_id"
     "  AND a.repo_id = j.repo_id) END"
 )
@@ -43,12 +47,11 @@ _PULL_STATE = (
 # How far a position is counted: the count is part of every read of a waiting job.
 _MAX_POSITION = 1_000
 _QUEUE_POSITION = (
-    "CASE WHEN j.status = 'queued' AND j.lease_owner IS NULL THEN"
-    " (SELECT COUNT(*) FROM (SELECT 1 FROM jobs w /*sqlite INDEXED BY jobs_waiting_in_order */"
-    "  WHERE w.status = 'queued' AND w.lease_owner IS NULL"
-    "  AND w.organization_id = j.organization_id"
-    "  AND (w.queue_order, w.id) <= (j.queue_order, j.id)"
-    f" /*postgresql ORDER BY w.queue_order, w.id */ LIMIT {_MAX_POSITION + 1}) AS ahead) END"
+    "CASE WHEN q.job_id IS NOT NULL THEN (SELECT COUNT(*) FROM"
+    " (SELECT 1 FROM job_queue w /*sqlite INDEXED BY job_queue_waiting_in_order */"
+    "  WHERE w.lease_owner IS NULL AND w.organization_id = q.organization_id"
+    "  AND (w.queue_order, w.job_id) <= (q.queue_order, q.job_id)"
+    f" /*postgresql ORDER BY w.queue_order, w.job_id */ LIMIT {_MAX_POSITION + 1}) AS ahead) END"
 )
 
 
@@ -106,7 +109,7 @@ _EXPRESSIONS = {
     "required_tags": "r.required_tags",
     "max_concurrent_jobs": "r.max_concurrent_jobs",
     "repo_active": _REPO_ACTIVE,
-    "is_claimed": "j.lease_owner IS NOT NULL",
+    "is_claimed": "j.status IN ('queued', 'running') AND q.job_id IS NULL",
 }
 
 
@@ -115,7 +118,9 @@ def _select(**others: str) -> str:
     columns = [expressions.get(name, f"j.{name}") for name in JobRow.__struct_fields__]
     return (
         f"SELECT {', '.join(columns)} FROM jobs j JOIN organizations o ON o.id = j.organization_id"
-        " LEFT JOIN repos r ON r.id = j.repo_id AND j.status = 'queued' AND j.lease_owner IS NULL"
+        " LEFT JOIN job_queue q ON q.job_id = j.id AND j.status = 'queued'"
+        "  AND q.lease_owner IS NULL"
+        " LEFT JOIN repos r ON r.id = q.repo_id"
     )
 
 

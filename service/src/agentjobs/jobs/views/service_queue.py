@@ -28,10 +28,10 @@ _WAITING = (
     " (SELECT j.organization_id, o.name AS organization, o.plan, o.paused_at, j.agent,"
     "  j.queued_at, r.required_tags, r.max_concurrent_jobs AS repo_limit,"
     "  CASE WHEN r.max_concurrent_jobs IS NOT NULL THEN r.id END AS limited_repo_id,"
-    f"  {has_outage('j')} AS has_outage, {IS_BUILDING.format(job='j')} AS is_building"
-    "  FROM jobs j /*sqlite INDEXED BY jobs_waiting_in_order */"
+    f"  {has_outage('q')} AS has_outage, {IS_BUILDING.format(job='q')} AS is_building"
+    "  FROM job_queue q CROSS JOIN jobs j"
     "  JOIN organizations o ON o.id = j.organization_id JOIN repos r ON r.id = j.repo_id"
-    "  WHERE j.status = 'queued' AND j.lease_owner IS NULL) waiting"
+    "  WHERE q.lease_owner IS NULL AND j.id = q.job_id) waiting"
     f" GROUP BY {_GROUP} ORDER BY oldest_at LIMIT :limit"
 )
 

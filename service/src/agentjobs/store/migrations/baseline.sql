@@ -774,10 +774,6 @@ CREATE TABLE jobs (
     status TEXT NOT NULL,
     attempt BIGINT NOT NULL DEFAULT 0,
     lost_workers BIGINT NOT NULL DEFAULT 0,
-    fence BIGINT NOT NULL DEFAULT 0,
-    lease_owner TEXT,
-    lease_expires_at BIGINT,
-    credential_hash BYTEA,
     cancel_requested_at BIGINT,
     created_at BIGINT NOT NULL,
     queued_at BIGINT NOT NULL,
@@ -804,15 +800,10 @@ CREATE TABLE jobs (
     -- JSON: {title, url, labels, tracker}, once the ticket was found.
     ticket TEXT,
     ticket_linked_at BIGINT,
-    -- Milliseconds: when the job was created, earlier for high and later for low priority.
-    queue_order BIGINT NOT NULL DEFAULT 0,
     -- When the job's work was kept; the work itself is in kept_work until the job has ended.
     kept_at BIGINT,
-    -- The key of an outage in platform_outages: that of a tracker which did not respond.
-    waits_for TEXT,
     -- A JSON list of messages; NULL if there are none.
     warnings TEXT,
-    environment_key TEXT,
     -- Which snapshot the run used, as JSON.
     environment TEXT,
     -- As JSON; NULL: none.
@@ -822,11 +813,9 @@ CREATE TABLE jobs (
     -- JSON; NULL until a worker has started the job.
     phases TEXT
 );
-CREATE UNIQUE INDEX jobs_credential ON jobs (credential_hash) WHERE credential_hash IS NOT NULL;
 CREATE INDEX jobs_finished ON jobs (completed_at) WHERE completed_at IS NOT NULL;
 CREATE INDEX jobs_finished_of_organization ON jobs (organization_id, completed_at)
     WHERE completed_at IS NOT NULL;
-CREATE INDEX jobs_leased ON jobs (organization_id) WHERE lease_owner IS NOT NULL;
 CREATE INDEX jobs_of_agent ON jobs (organization_id, agent, id);
 CREATE INDEX jobs_of_organization ON jobs (organization_id, id);
 CREATE INDEX jobs_of_pull ON jobs (repo_id, pr_number) WHERE pr_number IS NOT NULL;
@@ -835,10 +824,31 @@ CREATE INDEX jobs_of_repo ON jobs (organization_id, repo, id);
 CREATE INDEX jobs_of_status ON jobs ((organization_id || ''), (status || ''), id);
 CREATE INDEX jobs_of_ticket ON jobs (organization_id, ticket_id, id) WHERE ticket_id IS NOT NULL;
 CREATE INDEX jobs_that_follow ON jobs (follows) WHERE follows IS NOT NULL;
-CREATE INDEX jobs_waiting_for_agent ON jobs (agent, organization_id)
-    WHERE status = 'queued' AND lease_owner IS NULL;
-CREATE INDEX jobs_waiting_in_order ON jobs (organization_id, queue_order, id)
-    WHERE status = 'queued' AND lease_owner IS NULL;
+
+-- The jobs that have not ended: their places in the queue, and the claims on them. What changes
+-- every few seconds is here, and not in the wide rows with many indexes that lists read.
+CREATE TABLE job_queue (
+    job_id TEXT NOT NULL PRIMARY KEY,
+    organization_id TEXT NOT NULL,
+    repo_id TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    -- Milliseconds: when the job was created, earlier for high and later for low priority.
+    queue_order BIGINT NOT NULL,
+    fence BIGINT NOT NULL DEFAULT 0,
+    lease_owner TEXT,
+    lease_expires_at BIGINT,
+    credential_hash BYTEA,
+    -- The key of an outage in platform_outages: that of a tracker which did not respond.
+    waits_for TEXT,
+    environment_key TEXT
+) /*postgresql WITH (fillfactor = 50) */;
+CREATE UNIQUE INDEX job_queue_credential ON job_queue (credential_hash)
+    WHERE credential_hash IS NOT NULL;
+CREATE INDEX job_queue_leased ON job_queue (organization_id) WHERE lease_owner IS NOT NULL;
+CREATE INDEX job_queue_waiting_for_agent ON job_queue (agent, organization_id)
+    WHERE lease_owner IS NULL;
+CREATE INDEX job_queue_waiting_in_order ON job_queue (organization_id, queue_order, job_id)
+    WHERE lease_owner IS NULL;
 
 CREATE TABLE job_artifacts (
     job_id TEXT NOT NULL,

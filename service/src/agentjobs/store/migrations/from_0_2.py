@@ -38,6 +38,44 @@ _STEPS: Mapping[str, str] = {
         /*postgresql ALTER TABLE platform_hints RENAME CONSTRAINT forge_hints_connection_id_fkey
             TO platform_hints_connection_id_fkey */;
     """,
+    "the queue of jobs": """
+        CREATE TABLE job_queue (
+            job_id TEXT NOT NULL PRIMARY KEY,
+            organization_id TEXT NOT NULL,
+            repo_id TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            queue_order BIGINT NOT NULL,
+            fence BIGINT NOT NULL DEFAULT 0,
+            lease_owner TEXT,
+            lease_expires_at BIGINT,
+            credential_hash BYTEA,
+            waits_for TEXT,
+            environment_key TEXT
+        ) /*postgresql WITH (fillfactor = 50) */;
+        CREATE UNIQUE INDEX job_queue_credential ON job_queue (credential_hash)
+            WHERE credential_hash IS NOT NULL;
+        CREATE INDEX job_queue_leased ON job_queue (organization_id) WHERE lease_owner IS NOT NULL;
+        CREATE INDEX job_queue_waiting_for_agent ON job_queue (agent, organization_id)
+            WHERE lease_owner IS NULL;
+        CREATE INDEX job_queue_waiting_in_order ON job_queue (organization_id, queue_order, job_id)
+            WHERE lease_owner IS NULL;
+        INSERT INTO job_queue (job_id, organization_id, repo_id, agent, queue_order, fence,
+                lease_owner, lease_expires_at, credential_hash, waits_for, environment_key)
+            SELECT id, organization_id, repo_id, agent, queue_order, fence,
+                lease_owner, lease_expires_at, credential_hash, waits_for, environment_key
+            FROM jobs WHERE status NOT IN ('completed', 'failed', 'cancelled');
+        DROP INDEX jobs_credential;
+        DROP INDEX jobs_leased;
+        DROP INDEX jobs_waiting_for_agent;
+        DROP INDEX jobs_waiting_in_order;
+        ALTER TABLE jobs DROP COLUMN queue_order;
+        ALTER TABLE jobs DROP COLUMN fence;
+        ALTER TABLE jobs DROP COLUMN lease_owner;
+        ALTER TABLE jobs DROP COLUMN lease_expires_at;
+        ALTER TABLE jobs DROP COLUMN credential_hash;
+        ALTER TABLE jobs DROP COLUMN waits_for;
+        ALTER TABLE jobs DROP COLUMN environment_key;
+    """,
 }
 """The statements of each step, by what it converts."""
 

@@ -82,10 +82,10 @@ async def authorize(request: Request) -> GitAccess:
 
 async def _authorize_job(request: Request, db: Database, token: str) -> GitAccess:
     job = await db.fetch_one(
-        "SELECT id, organization_id, repo_id, branch, base_commit, config_override FROM jobs"
-        " WHERE credential_hash = :hash AND status IN ('queued', 'running')"
-        " AND cancel_requested_at IS NULL"
-        f" AND lease_expires_at > {DATABASE_NOW}",
+        "SELECT j.id, j.organization_id, j.repo_id, j.branch, j.base_commit, j.config_override"
+        " FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+        " WHERE q.credential_hash = :hash AND j.cancel_requested_at IS NULL"
+        f" AND q.lease_expires_at > {DATABASE_NOW}",
         hash=token_hash(token),
         now=now_ms(),
     )

@@ -69,9 +69,9 @@ class FleetMetrics:
 
     async def _read_queue(self, db: Database, settings: Settings) -> None:
         rows = await db.fetch_all(
-            "SELECT o.plan, COUNT(*) AS waiting FROM jobs j"
-            " JOIN organizations o ON o.id = j.organization_id"
-            " WHERE j.status = 'queued' AND j.lease_owner IS NULL GROUP BY o.plan"
+            "SELECT o.plan, COUNT(*) AS waiting FROM job_queue q"
+            " JOIN organizations o ON o.id = q.organization_id"
+            " WHERE q.lease_owner IS NULL GROUP BY o.plan"
         )
         waiting = {row["plan"]: row["waiting"] for row in rows}
         for plan in settings.plans:

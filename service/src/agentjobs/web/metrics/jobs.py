@@ -57,9 +57,9 @@ class JobMetrics:
 
     async def _read_queue(self, db: Database, now: int) -> None:
         rows = await db.fetch_all(
-            "SELECT COUNT(*) AS waiting, MIN(queued_at) AS oldest,"
-            " (SELECT COUNT(*) FROM jobs WHERE lease_owner IS NOT NULL) AS active"
-            " FROM jobs WHERE status = 'queued' AND lease_owner IS NULL"
+            "SELECT COUNT(*) AS waiting, MIN(j.queued_at) AS oldest,"
+            " (SELECT COUNT(*) FROM job_queue WHERE lease_owner IS NOT NULL) AS active"
+            " FROM job_queue q CROSS JOIN jobs j WHERE q.lease_owner IS NULL AND j.id = q.job_id"
         )
         queue = rows[0]
         self._waiting.set(queue["waiting"])

@@ -77,13 +77,19 @@ async def insert_jobs(
     )
     await write(
         harness.db,
-        "UPDATE jobs SET status = 'running', started_at = :now, lease_owner = 'wrk_a',"
-        " lease_expires_at = :until, config_override = :override WHERE id = :id",
+        "UPDATE jobs SET status = 'running', started_at = :now, config_override = :override"
+        " WHERE id = :id",
         id=running,
         now=now,
-        until=now + 3_600_000,
         override=ended["override"],
     )
+    await write(
+        harness.db,
+        "UPDATE job_queue SET lease_owner = 'wrk_a', lease_expires_at = :until WHERE job_id = :id",
+        id=running,
+        until=now + 3_600_000,
+    )
+    await write(harness.db, "DELETE FROM job_queue WHERE job_id IN (:a, :b)", a=finished, b=failed)
     for job in (finished, failed, running):
         await write(
             harness.db,
