@@ -9,7 +9,12 @@ import msgspec
 from agentjobs.organizations import audit
 from agentjobs.organizations.memberships import ADMIN
 from agentjobs.organizations.passwords import check_password, hash_password
-from agentjobs.organizations.sessions import Origin, delete_sessions, open_session
+from agentjobs.organizations.sessions import (
+    Origin,
+    delete_sessions,
+    hold_session,
+    open_session,
+)
 from agentjobs.organizations.throttle import (
     Attempt,
     count_attempt,
@@ -63,15 +68,23 @@ async def create_reset_link(
     *,
     organization_id: str | None = None,
     is_by_operator: bool = False,
+    session: bytes | None = None,
 ) -> tuple[ResetLink, str]:
     """Returns the token, which must reach only this user. Earlier links stop working.
 
     `organization_id` is that of the admin who makes it; None is the command line, which may reset
-    every account. `is_by_operator`: the admin is an operator, too.
+    every account. `is_by_operator`: the admin is an operator, too. `session` is the admin's: the
+    link is not made if it has ended.
     """
     token = new_token(RESET_PREFIX)
     link = await db.transact(
-        _create, token_hash(token), user_id, organization_id, is_by_operator, audit.current_actor()
+        _create,
+        token_hash(token),
+        user_id,
+        organization_id,
+        audit.current_actor(),
+        is_by_operator=is_by_operator,
+        session=session,
     )
     return link, token
 
@@ -139,11 +152,19 @@ async def _create(
     hashed: bytes,
     user_id: str,
     organization_id: str | None,
-    is_by_operator: bool,
     actor: audit.Actor,
+    *,
+    is_by_operator: bool,
+    session: bytes | None,
 ) -> ResetLink:
+    if session is not None:
+        await hold_session(tx, session)
     user = await _user(tx, user_id, organization_id)
     _check(user, organization_id, actor, is_by_operator=is_by_operator)
+    # Of two concurrent links, the later one replaces the earlier one.
+    await tx.fetch_one(
+        "SELECT id FROM users WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=user_id
+    )
     await delete_reset_links(tx, user_id)
     now = await tx.clock_ms()
     await tx.execute(

@@ -136,16 +136,26 @@ async def delete_sessions(tx: Transaction, user_id: str, *, keep: bytes | None =
 
     `keep` is the hash of a session that continues. Returns the number of deleted sessions.
     """
-    await tx.execute("DELETE FROM sign_in_links WHERE user_id = :user_id", user_id=user_id)
-    await delete_links_created_by(tx, user_id)
-    # No token has an empty hash.
+    # Sessions first: see `hold_session`. No token has an empty hash.
     deleted = await tx.execute(
         "DELETE FROM sessions WHERE user_id = :user_id AND hash <> :keep",
         user_id=user_id,
         keep=keep or b"",
     )
+    await tx.execute("DELETE FROM sign_in_links WHERE user_id = :user_id", user_id=user_id)
+    await delete_links_created_by(tx, user_id)
     await tx.invalidate(TOPIC)
     return deleted
+
+
+async def hold_session(tx: Transaction, hashed: bytes) -> None:
+    """The session cannot end before the transaction does: whoever ends it then sees, and revokes,
+    what its user created. Raises Problem if it has ended."""
+    session = await tx.fetch_one(
+        "SELECT hash FROM sessions WHERE hash = :hash /*postgresql FOR KEY SHARE */", hash=hashed
+    )
+    if session is None:
+        raise _session_ended()
 
 
 async def delete_links_created_by(
@@ -279,5 +289,9 @@ async def _switch(tx: Transaction, hashed: bytes, user_id: str, organization: st
         user_id=user_id,
     )
     if not switched:
-        raise Problem("not_signed_in", "Your session has ended; sign in again.")
+        raise _session_ended()
     await tx.invalidate(TOPIC)
+
+
+def _session_ended() -> Problem:
+    return Problem("not_signed_in", "Your session has ended; sign in again.")

@@ -208,6 +208,41 @@ async def test_ending_sessions_of_an_admin_revokes_the_links_that_they_created(
     await reset(database, token, PASSWORD)
 
 
+async def test_a_request_in_flight_when_its_session_ends_leaves_no_link(
+    database: Database, acme: str, ada: User
+) -> None:
+    creator = await member(database, acme, "admin@example.com", role="admin")
+
+    async def create(session: bytes) -> str:
+        with acting_as(Actor("user", creator.name, creator.id)):
+            link = create_reset_link(database, ada.id, organization_id=acme, session=session)
+            return (await link)[1]
+
+    for end in (
+        lambda: set_password(database, creator.id, NEW_PASSWORD),
+        lambda: end_sessions(database, creator.id),
+        lambda: sign_member_out(database, acme, creator.id),
+    ):
+        await start_session(database, SETTINGS, creator.id, ORIGIN, organization_id=acme)
+        session = (await list_sessions(database, creator.id))[0].hash
+        requests = [create(session) for _ in range(4)]
+        created = await asyncio.gather(end(), *requests, return_exceptions=True)
+        for token in created:
+            if isinstance(token, str):
+                assert await problem_of(find_reset_link(database, token)) == NOT_VALID
+        assert await problem_of(create(session)) == "not_signed_in"
+
+
+async def test_one_of_several_links_that_are_created_at_once_works(
+    database: Database, acme: str, ada: User
+) -> None:
+    links = (create_reset_link(database, ada.id, organization_id=acme) for _ in range(5))
+    await asyncio.gather(*links)
+    row = await database.fetch_one("SELECT COUNT(*) AS links FROM sign_in_links")
+    assert row is not None
+    assert row["links"] == 1
+
+
 async def test_operators_and_ones_own_account_are_not_reset_by_admins(
     database: Database, acme: str, ada: User
 ) -> None:

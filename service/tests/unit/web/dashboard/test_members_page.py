@@ -6,6 +6,7 @@ import pytest
 
 from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.password_resets import create_reset_link
+from agentjobs.web.dashboard.settings import members
 from service.tests.unit.web.dashboard.browser import Browser
 from tests.support.users import make_passwords_cheap, write
 
@@ -134,6 +135,22 @@ async def test_an_administrator_makes_a_password_reset_link_that_is_shown_once(s
     assert "reset a password with a link: member@acme.example" in log.text
     page = await sample_dashboard.admin.send(stale, f"{row['id']}/reset-password")
     assert "Password reset link for" in page.text
+
+
+async def test_a_session_that_ends_during_the_request_makes_no_reset_link(
+    sample_dashboard, monkeypatch
+):
+    db = sample_dashboard.db
+    row = await db.fetch_one("SELECT id FROM users WHERE email = 'member@acme.example'")
+
+    async def create_after_the_end(*args, **options):
+        await write(db, "DELETE FROM sessions")
+        return await create_reset_link(*args, **options)
+
+    monkeypatch.setattr(members, "create_reset_link", create_after_the_end)
+    page = await sample_dashboard.admin.open(HERE)
+    done = await sample_dashboard.admin.send(page, f"{row['id']}/reset-password")
+    assert (done.status, "ajr_" in done.html) == (401, False)
 
 
 async def test_a_refused_reset_link_says_what_to_do(sample_dashboard):

@@ -46,6 +46,7 @@ async def reset_password(request: PageRequest) -> Response:
         request.path_param("user_id"),
         organization_id=request.organization_id,
         is_by_operator=request.is_operator,
+        session=request.viewer.session,
     )
     link = f"{request.settings.effective_public_url}/password-reset?token={token}"
     return await show(request, reset=reset, link=link)
