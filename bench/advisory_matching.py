@@ -8,8 +8,8 @@ import statistics
 import time
 from typing import Any
 
-from agentjobs.advisories.dependency_matching import match_dependencies
 from agentjobs_dependencies.advisories import matching
+from agentjobs_dependencies.advisories.dependency_matching import match_dependencies
 from agentjobs_dependencies.advisories.model import Advisory, Affected, AffectedRange, Event, Rating
 from agentjobs_dependencies.model import Dependency
 from agentjobs_dependencies.versions import order

@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
-from agentjobs.advisories.dependency_matching import AdvisorySummary, Finding
 from agentjobs.advisories.findings import replace_findings
-from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.dependencies import DependencyView
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.rows import prepare, store_result
 from agentjobs.store.database import Database
+from agentjobs_dependencies.advisories.dependency_matching import AdvisorySummary, Finding
 from agentjobs_dependencies.graph.encoding import pack_graph
 from agentjobs_dependencies.imports.model import ModuleGraph
 from agentjobs_dependencies.model import Dependency
 from agentjobs_dependencies.purl import purl_of
+from agentjobs_dependencies.version_choice import Choice
 
 COMMIT = "c" * 40
 

@@ -10,7 +10,6 @@ from typing import Any
 from agentjobs.advisories import rows
 from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.scans import DueScan, scan_repository
-from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.inventory.indexing import claim_due, index_repository, pom_fetcher
 from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.auto_trigger import reconcile
@@ -21,6 +20,7 @@ from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
 from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.version_choice import RegistryVersionChooser
 from agentjobs_runtime.agents.definitions import CVE_FIXER
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.sessions import new_session

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from agentjobs.advisories.registries.registry import REGISTRY_APIS, parse_response
+from agentjobs_dependencies.registries.all_registries import REGISTRY_APIS, parse_response
 from agentjobs_dependencies.registries.versions import Published
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.registries import ECOSYSTEMS

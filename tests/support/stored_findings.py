@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from agentjobs.advisories.dependency_matching import match_dependencies
 from agentjobs.advisories.findings import replace_findings
-from agentjobs.advisories.version_choice import Choice
 from agentjobs.organizations.authentication import Caller
+from agentjobs_dependencies.advisories.dependency_matching import match_dependencies
 from agentjobs_dependencies.model import Dependency
+from agentjobs_dependencies.version_choice import Choice
 from tests.support.jobs import JobHarness
 from tests.support.recorded_advisories import every_advisory
 

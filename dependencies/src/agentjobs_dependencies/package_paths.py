@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agentjobs_dependencies.model import Locked, Scope
+from agentjobs_dependencies.model import Dependency, Locked, Scope
 
 SCOPES: tuple[Scope, ...] = ("runtime", "optional", "dev")
 
@@ -56,3 +56,26 @@ def _parents(
     if at != first:
         path.append(packages[first].name)
     return tuple(reversed(path))
+
+
+def find_parents(dependencies: Sequence[Dependency]) -> dict[int, int]:
+    """The position of the parent of each transitive dependency, if it is known.
+
+    A lock file may have several versions of one name. The parent is the one with a matching path,
+    or else the first one of that name.
+    """
+    by_path: dict[tuple[str, ...], int] = {}
+    by_name: dict[tuple[str, str, str], int] = {}
+    for at, row in enumerate(dependencies):
+        key = (row.manifest, row.ecosystem, row.name)
+        by_path.setdefault((*key, *row.parents), at)
+        by_name.setdefault(key, at)
+    parents: dict[int, int] = {}
+    for at, row in enumerate(dependencies):
+        if row.parents:
+            *ancestors, parent = row.parents
+            key = (row.manifest, row.ecosystem, parent)
+            position = by_path.get((*key, *ancestors), by_name.get(key))
+            if position is not None and position != at:
+                parents[at] = position
+    return parents

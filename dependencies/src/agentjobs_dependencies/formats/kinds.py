@@ -22,6 +22,7 @@ READERS = {
     "composer.json": ("Packagist", "composer", "read_composer_json"),
     "composer.lock": ("Packagist", "composer", "read_composer_lock"),
 }
+ECOSYSTEMS = tuple(dict.fromkeys(ecosystem for ecosystem, *_ in READERS.values()))
 # Suffixes of the paths of all manifests.
 ENDINGS = (".txt", *(name for name in READERS if not name.endswith(".txt")))
 

@@ -9,9 +9,9 @@ from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from agentjobs.advisories.dependency_matching import Finding
 from agentjobs.organizations import audit
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs_dependencies.advisories.dependency_matching import Finding
 from agentjobs_runtime.problems import Fault, Problem
 
 State = Literal["dismissed", "snoozed"]

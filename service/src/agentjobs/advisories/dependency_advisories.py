@@ -5,9 +5,9 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.advisories.dependency_matching import AdvisorySummary
 from agentjobs.inventory.dependencies import DependencyView
 from agentjobs.store.database import Database, Row, struct_of
+from agentjobs_dependencies.advisories.dependency_matching import AdvisorySummary
 from agentjobs_dependencies.advisories.severity import LEVELS
 from agentjobs_dependencies.model import Imported, Scope
 from agentjobs_runtime.json_fields import copy_fields, doc, known_values

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.advisories.sources.source import FeedWarning
 from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs.store.leases import DueColumn, Lease, backoff_ms
+from agentjobs_dependencies.advisories.sources.source import FeedWarning
 from agentjobs_runtime.clock import SECOND_MS
 
 DUE = DueColumn("advisory_feeds", "ecosystem", "due_at", 60 * SECOND_MS)

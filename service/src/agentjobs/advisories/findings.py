@@ -8,13 +8,17 @@ import msgspec
 
 from agentjobs.advisories import decisions
 from agentjobs.advisories.decisions import Decision, decision_from
-from agentjobs.advisories.dependency_matching import AdvisorySummary, Finding, Package
 from agentjobs.advisories.finding_filter import FindingFilter
-from agentjobs.advisories.version_choice import Choice
 from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows
 from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs_dependencies.advisories.dependency_matching import (
+    AdvisorySummary,
+    Finding,
+    FindingWithFix,
+    Package,
+)
 from agentjobs_dependencies.advisories.severity import LEVELS
-from agentjobs_dependencies.model import Imported
+from agentjobs_dependencies.version_choice import Choice
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
 
@@ -62,39 +66,14 @@ _UPDATE = BatchStatement(
 )
 
 
-class FindingView(msgspec.Struct, frozen=True, kw_only=True):
-    """`fix_version` resolves all findings of the package in this version; if it is None,
-    `fix_reason` says why. `advisories` are the records of the vulnerability about the package.
-    `fixture` is true if the manifest belongs to tests or examples. `imported` says whether source
-    files import the package or one that requires it, `managed_by` which published package sets the
-    version, if the repository does not. `decision` is set while it is dismissed or snoozed."""
+class FindingView(FindingWithFix, frozen=True, kw_only=True):
+    """A stored finding. `decision` is set while it is dismissed or snoozed."""
 
     id: str
     repo_id: str
     repo: str
-    manifest: str
-    ecosystem: str
-    name: str
-    version: str
-    direct: bool
-    fixture: bool
-    imported: Imported
-    managed_by: str
-    advisory_id: str
-    advisories: tuple[AdvisorySummary, ...]
-    severity: str
-    score: float | None
-    severity_source: str
-    summary: str
-    fix_version: str | None
-    fix_reason: str
     first_seen_at: int
     decision: Decision | None = None
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        names = {name for record in self.advisories for name in (record.id, *record.aliases)}
-        return tuple(sorted(names - {self.advisory_id}))
 
     @property
     def cursor(self) -> str:

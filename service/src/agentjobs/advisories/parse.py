@@ -11,8 +11,13 @@ from datetime import UTC, datetime
 import msgspec
 
 from agentjobs.advisories.rows import StoredState
-from agentjobs.advisories.sources.source import FeedItem, FeedWarning, Record, parse_time
 from agentjobs_dependencies.advisories.model import Advisory, BadAdvisory, parse_advisory
+from agentjobs_dependencies.advisories.sources.source import (
+    FeedItem,
+    FeedWarning,
+    Record,
+    parse_time,
+)
 
 # The only requirement on an id before the record is parsed completely.
 _ID = re.compile(r"[!-~]{1,128}")

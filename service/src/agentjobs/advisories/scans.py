@@ -6,22 +6,24 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
 from agentjobs.advisories.decisions import end_snoozes
-from agentjobs.advisories.dependency_matching import Finding, Package, match_dependencies
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.rows import advisories_for
-from agentjobs.advisories.version_choice import Choice
 from agentjobs.inventory.dependencies import dependency_view
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import DueColumn, Lease
-from agentjobs_dependencies.advisories.matching import by_package
+from agentjobs_dependencies.advisories.dependency_matching import (
+    Finding,
+    Package,
+    match_dependencies,
+)
 from agentjobs_dependencies.advisories.model import Advisory
 from agentjobs_dependencies.model import Dependency
+from agentjobs_dependencies.version_choice import Choice, VersionChooser, choose_versions
 from agentjobs_runtime.clock import SECOND_MS
 
 DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)
@@ -29,18 +31,6 @@ _BACKOFF_MS = 5 * 60 * SECOND_MS
 # Enough for queued jobs to start, and for registries to recover.
 _RESCAN_MS = 15 * 60 * SECOND_MS
 _NAMES_AT_ONCE = 1_000
-_CHOICES_AT_ONCE = 8
-
-
-class VersionChooser(Protocol):
-    async def choose(
-        self,
-        ecosystem: str,
-        name: str,
-        version: str,
-        advisories: Sequence[Advisory],
-        candidates: int = 1,
-    ) -> Choice: ...
 
 
 class DueScan(msgspec.Struct, frozen=True):
@@ -157,28 +147,6 @@ async def load_advisories(db: Database, dependencies: Sequence[Dependency]) -> l
             batch = await advisories_for(db, ecosystem, ordered[start : start + _NAMES_AT_ONCE])
             advisories.update({advisory.id: advisory for advisory in batch})
     return list(advisories.values())
-
-
-async def choose_versions(
-    chooser: VersionChooser,
-    findings: Sequence[Finding],
-    advisories: Sequence[Advisory],
-    candidates: int = 1,
-) -> dict[Package, Choice]:
-    by_name = by_package(advisories, {finding.package[:2] for finding in findings})
-    slots = asyncio.Semaphore(_CHOICES_AT_ONCE)
-
-    async def choose(package: Package) -> Choice:
-        ecosystem, name, version = package
-        async with slots:
-            return await chooser.choose(
-                ecosystem, name, version, by_name[ecosystem, name], candidates
-            )
-
-    packages = list(dict.fromkeys(finding.package for finding in findings))
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(choose(package)) for package in packages]
-    return {package: task.result() for package, task in zip(packages, tasks, strict=True)}
 
 
 async def _store(

@@ -15,7 +15,10 @@ from agentjobs.advisories import rows
 from agentjobs.advisories.feeds import DUE, Feed, FeedClaim, SyncState, delete_feed, ensure_feeds
 from agentjobs.advisories.parse import id_of_path, newest, read, read_heads
 from agentjobs.advisories.scans import request_scans
-from agentjobs.advisories.sources.source import (
+from agentjobs.store.database import Database, Transaction
+from agentjobs.store.leases import run_renewing
+from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.advisories.sources.source import (
     BATCH_RECORDS,
     FeedItem,
     FeedWarning,
@@ -26,9 +29,6 @@ from agentjobs.advisories.sources.source import (
     SourceNotFound,
     parse_time,
 )
-from agentjobs.store.database import Database, Transaction
-from agentjobs.store.leases import run_renewing
-from agentjobs_dependencies.advisories.model import Advisory
 
 # Takes a few milliseconds of the shared writer.
 _ROWS_AT_ONCE = 40

@@ -11,7 +11,6 @@ from typing import Protocol
 import aiohttp
 
 from agentjobs.advisories.registries.registry import Registry
-from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
 from agentjobs.app.signals import Stop
 from agentjobs.connections.adapters import Platforms
@@ -42,6 +41,7 @@ from agentjobs.web.application import build_application, build_metrics_applicati
 from agentjobs.web.context import WebContext
 from agentjobs.web.metrics.registry import Metrics
 from agentjobs.web.server import Server, bind, server_for
+from agentjobs_dependencies.version_choice import RegistryVersionChooser
 from agentjobs_runtime.fair_slots import FairTurns
 from agentjobs_runtime.loop import Loop, PeriodicLoop, run_loops
 from agentjobs_runtime.settings import Settings

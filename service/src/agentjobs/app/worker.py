@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from agentjobs.advisories.registries.registry import Registry
-from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
 from agentjobs.gateway.prices import load_prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
@@ -19,6 +18,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.publishing.context import ServiceTools
 from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.tickets.resolve import Tickets
+from agentjobs_dependencies.version_choice import RegistryVersionChooser
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.mirrors.checkout_limits import MIB, CheckoutLimits
 from agentjobs_runtime.mirrors.mirror import Mirrors

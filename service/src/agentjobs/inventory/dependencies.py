@@ -1,6 +1,5 @@
 """Queries for the dependencies of an indexed repository: lists, counts, parents."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -124,30 +123,6 @@ async def count_dependencies(db: Database, repo_id: str) -> DependencyCounts:
         by_ecosystem={row["ecosystem"]: row["total"] for row in own},
         fixtures=sum(row["total"] for row in rows if row["fixture"]),
     )
-
-
-def find_parents(dependencies: Iterable[DependencyView]) -> dict[int, int]:
-    """Maps the position of each transitive dependency to that of its parent, if it is known.
-
-    A lock file may have several versions of one name. The parent is the one with a matching path,
-    or else the first one of that name.
-    """
-    rows = list(dependencies)
-    by_path: dict[tuple[str, ...], int] = {}
-    by_name: dict[tuple[str, str, str], int] = {}
-    for row in rows:
-        key = (row.manifest, row.ecosystem, row.name)
-        by_path.setdefault((*key, *row.parents), row.position)
-        by_name.setdefault(key, row.position)
-    parents: dict[int, int] = {}
-    for row in rows:
-        if row.parents:
-            *ancestors, parent = row.parents
-            key = (row.manifest, row.ecosystem, parent)
-            position = by_path.get((*key, *ancestors), by_name.get(key))
-            if position is not None and position != row.position:
-                parents[row.position] = position
-    return parents
 
 
 def dependency_view(row: Row) -> DependencyView:

@@ -7,16 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from agentjobs.inventory.dependencies import DependencyView, find_parents
+from agentjobs.inventory.dependencies import DependencyView
 from agentjobs_dependencies.imports.model import ModuleGraph
+from agentjobs_dependencies.json_output import json_list, json_text
+from agentjobs_dependencies.package_paths import find_parents
 
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 # Graphviz interprets entities in labels, so an ampersand must be one.
 _IN_LABELS = str.maketrans({"\\": "\\\\", '"': '\\"', "&": "&amp;"})
-_CONTROL_IN_JSON = re.compile("[\x7f-\x9f]")
-_encode = msgspec.json.Encoder().encode
 
 
 def dot_lines(
@@ -58,34 +56,17 @@ def json_pieces(
     yield "}\n"
 
 
-def json_list(name: str, values: Iterable[Any]) -> Iterator[str]:
-    """A member of an object, a line for each value."""
-    yield f"{json_text(name)}: ["
-    separator = "\n"
-    for value in values:
-        yield separator + json_text(value)
-        separator = ",\n"
-    yield "]"
-
-
-def json_text(value: Any) -> str:
-    """Also escapes control characters that the encoder leaves as they are."""
-    return _CONTROL_IN_JSON.sub(_escape_json, _encode(value).decode())
-
-
 def _package_lines(dependencies: Sequence[DependencyView]) -> Iterator[str]:
     manifests = dict.fromkeys(package.manifest for package in dependencies)
     numbers = {name: at for at, name in enumerate(manifests)}
     for name, at in numbers.items():
         yield f"  f{at} [label={_quote(name)} shape=note];\n"
     parents = find_parents(dependencies)
-    for package in dependencies:
+    for at, package in enumerate(dependencies):
         title = package.name if package.version is None else f"{package.name} {package.version}"
-        yield f"  p{package.position} [label={_quote(title)} shape=component];\n"
-        if package.position in parents:
-            yield f"  p{parents[package.position]} -> p{package.position};\n"
-        else:
-            yield f"  f{numbers[package.manifest]} -> p{package.position};\n"
+        yield f"  p{at} [label={_quote(title)} shape=component];\n"
+        parent = f"p{parents[at]}" if at in parents else f"f{numbers[package.manifest]}"
+        yield f"  {parent} -> p{at};\n"
 
 
 def _quote(name: str) -> str:
@@ -95,7 +76,3 @@ def _quote(name: str) -> str:
 
 def _escape(match: re.Match[str]) -> str:
     return repr(match[0])[1:-1]
-
-
-def _escape_json(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"

@@ -7,10 +7,10 @@ import aiohttp
 
 from agentjobs.advisories.feeds import Feed, claim_due_feed
 from agentjobs.advisories.sources import open_source
-from agentjobs.advisories.sources.source import Source, SourceError
 from agentjobs.advisories.sync import configure_feeds, sync_claimed
 from agentjobs.store.database import Database
 from agentjobs.store.leases import ClaimLost
+from agentjobs_dependencies.advisories.sources.source import Source, SourceError
 from agentjobs_runtime.settings import Settings
 
 _log = logging.getLogger(__name__)

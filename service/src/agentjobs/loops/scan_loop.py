@@ -9,7 +9,6 @@ from agentjobs.advisories.scans import (
     DUE,
     DueScan,
     ScanClaim,
-    VersionChooser,
     claim_due_scan,
     make_all_due,
     scan_repository,
@@ -17,6 +16,7 @@ from agentjobs.advisories.scans import (
 from agentjobs.fleet.processes import HEARTBEAT_SECONDS, is_first_process
 from agentjobs.store.database import Database, StoreUnavailable
 from agentjobs.store.leases import ClaimLost, run_renewing
+from agentjobs_dependencies.version_choice import VersionChooser
 from agentjobs_runtime.fair_slots import FairTurns
 
 _log = logging.getLogger(__name__)

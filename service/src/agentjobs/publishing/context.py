@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs.connections.adapters import Platforms
 from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.context import JobsContext
@@ -16,6 +15,7 @@ from agentjobs.platforms.protocol import BasePlatform
 from agentjobs.publishing.phases import RunPhases
 from agentjobs.store.database import Database, StoreError
 from agentjobs.tickets.resolve import Tickets
+from agentjobs_dependencies.version_choice import RegistryVersionChooser
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.settings import Settings

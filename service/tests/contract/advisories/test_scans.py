@@ -19,12 +19,12 @@ from agentjobs.advisories.packages import (
     list_packages,
 )
 from agentjobs.advisories.scans import ScanClaim, claim_due_scan, make_all_due
-from agentjobs.advisories.version_choice import Choice, choose_version
 from agentjobs.loops.scan_loop import ScanLoop
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.store.database import Database, Transaction
 from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
+from agentjobs_dependencies.version_choice import Choice, choose_version
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.findings import ORGANIZATION, add_repo, due_scans, make_due, set_dependencies

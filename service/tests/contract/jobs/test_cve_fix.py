@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.dependency_matching import match_dependencies
-from agentjobs.advisories.version_choice import Choice
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.publishing.cve_fix import cve_fix
 from agentjobs.publishing.cve_fix.cve_fix import CveFix
@@ -15,6 +13,8 @@ from agentjobs.publishing.cve_fix.exposure import Exposure
 from agentjobs.publishing.cve_fix.fix_plan import plan_fixes
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.store.database import Database
+from agentjobs_dependencies.advisories.dependency_matching import match_dependencies
+from agentjobs_dependencies.version_choice import Choice
 from agentjobs_runtime.settings import load
 from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness

@@ -13,10 +13,10 @@ from aiohttp import web
 
 from agentjobs.advisories.feeds import Feed, claim_feed, list_feeds
 from agentjobs.advisories.sources import download, open_source
-from agentjobs.advisories.sources.source import SourceError
 from agentjobs.advisories.sync import SyncResult, configure_feeds, sync_claimed
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
+from agentjobs_dependencies.advisories.sources.source import SourceError
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.sessions import new_session
 from tests.support.osv_records import LATER, changes, packed, record

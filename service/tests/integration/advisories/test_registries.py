@@ -19,10 +19,10 @@ from agentjobs.advisories.registries.registry import (
     MAX_FAILURES,
     Registry,
 )
-from agentjobs.advisories.version_choice import RegistryVersionChooser
 from agentjobs_dependencies.advisories.model import parse_advisory
 from agentjobs_dependencies.registries import api
 from agentjobs_dependencies.registries.versions import Published, RegistryUnavailable
+from agentjobs_dependencies.version_choice import RegistryVersionChooser
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.sessions import new_session
 from agentjobs_runtime.settings import Settings

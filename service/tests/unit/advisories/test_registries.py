@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agentjobs.advisories.registries.hosts import hosts_for
-from agentjobs.advisories.registries.registry import REGISTRY_APIS, parse_response
 from agentjobs_dependencies.registries import pypi
+from agentjobs_dependencies.registries.all_registries import REGISTRY_APIS, parse_response
 from agentjobs_dependencies.registries.api import InvalidPackageName
 from agentjobs_dependencies.registries.pypi import version_from_filename
 from agentjobs_dependencies.registries.versions import InvalidResponse

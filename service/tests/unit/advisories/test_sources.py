@@ -13,12 +13,12 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from agentjobs.advisories import parse
 from agentjobs.advisories.rows import StoredState
-from agentjobs.advisories.sources import archive as archives
 from agentjobs.advisories.sources import redact_source
-from agentjobs.advisories.sources.archive import Archive
 from agentjobs.advisories.sources.download import expected_md5
-from agentjobs.advisories.sources.locations import open_location
-from agentjobs.advisories.sources.source import (
+from agentjobs_dependencies.advisories.sources import archive as archives
+from agentjobs_dependencies.advisories.sources.archive import Archive
+from agentjobs_dependencies.advisories.sources.locations import open_location
+from agentjobs_dependencies.advisories.sources.source import (
     MAX_RECORD_BYTES,
     FeedItem,
     FeedWarning,

@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from agentjobs.inventory.dependencies import find_parents
 from agentjobs.inventory.graph_text import dot_lines, json_pieces
 from agentjobs_dependencies.graph.views import (
     Module,
@@ -15,6 +14,7 @@ from agentjobs_dependencies.graph.views import (
     search_modules,
 )
 from agentjobs_dependencies.imports.model import ModuleGraph
+from agentjobs_dependencies.package_paths import find_parents
 from tests.support.dependencies import package, views
 
 # app → shop → core → base, cli → core; `three.js` is a file and a package.

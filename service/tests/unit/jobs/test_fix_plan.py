@@ -5,8 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.advisories.dependency_matching import match_dependencies
-from agentjobs.advisories.version_choice import Choice
 from agentjobs.publishing.cve_fix.exposure import Exposure
 from agentjobs.publishing.cve_fix.fix_plan import (
     Fix,
@@ -16,7 +14,9 @@ from agentjobs.publishing.cve_fix.fix_plan import (
     plan_fixes,
 )
 from agentjobs.publishing.cve_fix.recheck import check_fixes, faults_in
+from agentjobs_dependencies.advisories.dependency_matching import match_dependencies
 from agentjobs_dependencies.model import Dependency, IndexWarning
+from agentjobs_dependencies.version_choice import Choice
 from agentjobs_runtime.protocol.cause import Cause, CausingFix
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import JobFailed

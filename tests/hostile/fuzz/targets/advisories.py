@@ -7,12 +7,12 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from agentjobs.advisories.parse import read, read_heads
-from agentjobs.advisories.registries.registry import REGISTRY_APIS, parse_response
-from agentjobs.advisories.sources.archive import Archive
-from agentjobs.advisories.sources.source import Record, SourceError
 from agentjobs_dependencies.advisories.matching import affects, fixed_versions
 from agentjobs_dependencies.advisories.model import BadAdvisory, parse_advisory
 from agentjobs_dependencies.advisories.severity import severity_of
+from agentjobs_dependencies.advisories.sources.archive import Archive
+from agentjobs_dependencies.advisories.sources.source import Record, SourceError
+from agentjobs_dependencies.registries.all_registries import REGISTRY_APIS, parse_response
 from agentjobs_dependencies.registries.versions import InvalidResponse
 from agentjobs_dependencies.versions.order import is_prerelease, major_of, version_key
 from tests.hostile.fuzz.documents import documents, json_documents, texts

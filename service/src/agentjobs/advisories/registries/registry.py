@@ -2,27 +2,19 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import aiohttp
-import msgspec
 from yarl import URL
 
 from agentjobs.advisories.registries.request import RegistryUnreachable, fetch
-from agentjobs_dependencies.registries.api import Body, InvalidPackageName, RegistryApi
-from agentjobs_dependencies.registries.crates import CRATES
-from agentjobs_dependencies.registries.golang import GO
+from agentjobs_dependencies.registries.all_registries import REGISTRY_APIS, parse_response
+from agentjobs_dependencies.registries.api import InvalidPackageName
 from agentjobs_dependencies.registries.maven import MAVEN, pom_path
-from agentjobs_dependencies.registries.npm import NPM
-from agentjobs_dependencies.registries.packagist import PACKAGIST
-from agentjobs_dependencies.registries.pypi import PYPI
-from agentjobs_dependencies.registries.rubygems import RUBYGEMS
 from agentjobs_dependencies.registries.versions import (
-    MAX_VERSIONS,
     InvalidResponse,
     Published,
     RegistryUnavailable,
-    is_version,
 )
 from agentjobs_runtime.clock import elapsed_ms
 from agentjobs_runtime.settings import Settings
@@ -39,16 +31,6 @@ MAX_WEIGHT = 200_000
 # a thousand packages without a network would wait for each of them.
 MAX_FAILURES = 3
 COOLDOWN_MS = 60_000
-
-REGISTRY_APIS: Mapping[str, RegistryApi] = {
-    "PyPI": PYPI,
-    "npm": NPM,
-    "Go": GO,
-    "crates.io": CRATES,
-    "Maven": MAVEN,
-    "RubyGems": RUBYGEMS,
-    "Packagist": PACKAGIST,
-}
 
 logger = logging.getLogger(__name__)
 
@@ -188,12 +170,3 @@ def _error_message(ecosystem: str, url: str, reason: str) -> str:
     plain = URL(url, encoded=True).with_user(None)
     setting = f"AGENTJOBS_REGISTRY_{ECOSYSTEMS[ecosystem].upper()}_URL"
     return f"{plain}: {reason} ({setting} sets the {ecosystem} registry)"
-
-
-def parse_response(ecosystem: str, name: str, content_type: str, body: Body) -> Published:
-    """Without invalid versions; raises InvalidResponse."""
-    published = REGISTRY_APIS[ecosystem].read(name, content_type, body)
-    if len(published.versions) > MAX_VERSIONS:
-        raise InvalidResponse(f"it lists {len(published.versions)} versions, which is too many")
-    valid = tuple(item for item in published.versions if is_version(item.version))
-    return msgspec.structs.replace(published, versions=valid)

@@ -5,9 +5,9 @@ from pathlib import Path
 import aiohttp
 from yarl import URL
 
-from agentjobs.advisories.sources.local import LocalSource
 from agentjobs.advisories.sources.remote import RemoteSource
-from agentjobs.advisories.sources.source import Source
+from agentjobs_dependencies.advisories.sources.local import LocalSource
+from agentjobs_dependencies.advisories.sources.source import Source
 
 
 def open_source(source: str, session: aiohttp.ClientSession, work_dir: Path) -> Source:

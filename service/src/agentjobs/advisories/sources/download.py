@@ -14,7 +14,11 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from yarl import URL
 
-from agentjobs.advisories.sources.source import MAX_ARCHIVE_BYTES, SourceError, SourceNotFound
+from agentjobs_dependencies.advisories.sources.source import (
+    MAX_ARCHIVE_BYTES,
+    SourceError,
+    SourceNotFound,
+)
 from agentjobs_runtime.outbound.guard.addresses import BlockedAddress
 from agentjobs_runtime.outbound.guard.failures import describe_failure
 

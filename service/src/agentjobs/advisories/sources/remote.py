@@ -9,10 +9,10 @@ from pathlib import Path
 import aiohttp
 from yarl import URL
 
-from agentjobs.advisories.sources.archive import Archive
 from agentjobs.advisories.sources.download import fetch, read_limited, save
-from agentjobs.advisories.sources.local import read_in_thread
-from agentjobs.advisories.sources.source import (
+from agentjobs_dependencies.advisories.sources.archive import Archive
+from agentjobs_dependencies.advisories.sources.local import read_in_thread
+from agentjobs_dependencies.advisories.sources.source import (
     MAX_LIST_BYTES,
     MAX_RECORD_BYTES,
     FeedItem,

@@ -21,7 +21,7 @@ from agentjobs.cli.output import escape_line, print_json, print_note, print_tabl
 
 if TYPE_CHECKING:
     from agentjobs.advisories.feeds import Feed
-    from agentjobs.advisories.sources.source import Source
+    from agentjobs_dependencies.advisories.sources.source import Source
     from agentjobs_runtime.settings import Settings
 
 advisories = typer.Typer(
@@ -161,9 +161,9 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
     import asyncio
 
     from agentjobs.advisories.feeds import claim_feed
-    from agentjobs.advisories.sources.source import SourceError
     from agentjobs.advisories.sync import sync_claimed
     from agentjobs.store.leases import ClaimLost
+    from agentjobs_dependencies.advisories.sources.source import SourceError
 
     has_reported = False
     while (feed := await claim_feed(admin.db, ecosystem)) is None:

@@ -113,7 +113,7 @@ def _as_dot(index: Index) -> Iterator[str]:
 
 
 def _as_cyclonedx(index: Index) -> Iterator[str]:
-    from agentjobs.advisories.sbom import Subject, sbom_pieces
+    from agentjobs_dependencies.sbom import Subject, sbom_pieces
 
     subject = Subject(index.repo.id, index.repo.full_name, index.repo.indexed_commit or "")
     return sbom_pieces(subject, index.dependencies, index.findings)

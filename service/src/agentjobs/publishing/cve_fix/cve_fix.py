@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from agentjobs.advisories.registries.hosts import hosts_for
-from agentjobs.advisories.scans import choose_versions
 from agentjobs.jobs.auto_trigger_rows import take_over_fixes
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.cve_fix.exposure import Exposure, read_exposure
@@ -22,6 +21,7 @@ from agentjobs.publishing.cve_fix.fix_plan import (
 from agentjobs.publishing.cve_fix.proposed import leave_out_proposed
 from agentjobs.publishing.cve_fix.recheck import check_fixes
 from agentjobs.publishing.hosted_repo import HostedRepo
+from agentjobs_dependencies.version_choice import choose_versions
 from agentjobs_runtime.agents.definitions import CVE_FIXER
 from agentjobs_runtime.git.remote import strip_credentials
 from agentjobs_runtime.settings.registries import ECOSYSTEMS

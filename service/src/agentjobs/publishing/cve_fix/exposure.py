@@ -8,10 +8,10 @@ from functools import cached_property
 
 import msgspec
 
-from agentjobs.advisories.dependency_matching import Finding, match_dependencies
 from agentjobs.advisories.scans import load_advisories
 from agentjobs.inventory.indexing import read_dependencies
 from agentjobs.publishing.context import ServiceRun
+from agentjobs_dependencies.advisories.dependency_matching import Finding, match_dependencies
 from agentjobs_dependencies.advisories.model import Advisory
 from agentjobs_dependencies.model import Dependency, IndexWarning
 

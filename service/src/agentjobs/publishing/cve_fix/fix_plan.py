@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from agentjobs.advisories.dependency_matching import AdvisorySummary, Finding, Package
-from agentjobs.advisories.version_choice import Candidate, Choice
 from agentjobs.jobs.auto_trigger_rows import FixKey
 from agentjobs.publishing.cve_fix.exposure import Exposure, Location, location_of
+from agentjobs_dependencies.advisories.dependency_matching import AdvisorySummary, Finding, Package
 from agentjobs_dependencies.advisories.severity import is_at_least
 from agentjobs_dependencies.fixes.fix import can_fix
+from agentjobs_dependencies.version_choice import Candidate, Choice
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import JobFailed
 

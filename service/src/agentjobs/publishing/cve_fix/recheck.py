@@ -3,9 +3,9 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from agentjobs.advisories.dependency_matching import Finding
 from agentjobs.publishing.cve_fix.exposure import Exposure, Location, location_of
 from agentjobs.publishing.cve_fix.fix_plan import Fix
+from agentjobs_dependencies.advisories.dependency_matching import Finding
 from agentjobs_dependencies.model import Dependency
 from agentjobs_dependencies.versions.order import version_key
 from agentjobs_runtime.protocol.outcomes import JobFailed

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.findings import FindingView
-from agentjobs.inventory.dependencies import DependencyView, find_parents
-from agentjobs.inventory.graph_text import json_list, json_text
-from agentjobs_dependencies.model import Imported
+from agentjobs_dependencies.advisories.dependency_matching import FindingWithFix
+from agentjobs_dependencies.json_output import json_list, json_text
+from agentjobs_dependencies.model import Dependency, Imported
+from agentjobs_dependencies.package_paths import find_parents
+from agentjobs_dependencies.purl import purl_of
 
 _SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 _SERIAL_NUMBERS = uuid.UUID("f394c5a6-7cf4-489d-a1fa-22895c6ba2f9")
@@ -40,7 +41,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 def sbom_pieces(
-    subject: Subject, dependencies: Sequence[DependencyView], findings: Iterable[FindingView]
+    subject: Subject, dependencies: Sequence[Dependency], findings: Iterable[FindingWithFix]
 ) -> Iterator[str]:
     """`findings` are sorted worst first."""
     components = _components(dependencies)
@@ -63,7 +64,8 @@ class _Component(msgspec.Struct):
     `is_fixture` is true if only tests or examples do. `imported` is the strongest of all."""
 
     ref: str
-    first: DependencyView
+    purl: str
+    first: Dependency
     scope: str
     positions: list[int]
     manifests: dict[str, None]
@@ -91,22 +93,22 @@ def _head(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _components(dependencies: Iterable[DependencyView]) -> dict[_Key, _Component]:
+def _components(dependencies: Iterable[Dependency]) -> dict[_Key, _Component]:
     components: dict[_Key, _Component] = {}
     refs: set[str] = set()
-    for row in dependencies:
+    for at, row in enumerate(dependencies):
         key = (row.ecosystem, row.name, row.version)
         if key not in components:
             # Package URLs ignore case, so two names may share one; invalid names have none.
-            is_unique = row.purl and row.purl not in refs
-            ref = row.purl if is_unique else f"package-{row.position}"
+            purl = purl_of(*key)
+            ref = purl if purl and purl not in refs else f"package-{at}"
             refs.add(ref)
-            components[key] = _Component(ref, row, "dev", [], {})
+            components[key] = _Component(ref, purl, row, "dev", [], {})
         component = components[key]
         # The project does not contain what only tests or examples use.
         scope = "dev" if row.fixture else row.scope
         component.scope = min(component.scope, scope, key=list(_SCOPES).index)
-        component.positions.append(row.position)
+        component.positions.append(at)
         component.manifests[row.manifest] = None
         component.is_fixture = component.is_fixture and row.fixture
         component.imported = min(component.imported, row.imported, key=_IMPORTED.index)
@@ -123,8 +125,8 @@ def _component(component: _Component) -> dict[str, Any]:
     }
     if package.version is not None:
         document["version"] = package.version
-    if package.purl:
-        document["purl"] = package.purl
+    if component.purl:
+        document["purl"] = component.purl
     properties: dict[str, str] = {"agentjobs:imported": component.imported}
     if component.is_fixture:
         properties["agentjobs:fixture"] = "true"
@@ -134,25 +136,25 @@ def _component(component: _Component) -> dict[str, Any]:
 
 
 def _relations(
-    root: str, dependencies: Sequence[DependencyView], refs: Mapping[int, str]
+    root: str, dependencies: Sequence[Dependency], refs: Mapping[int, str]
 ) -> Iterator[dict[str, Any]]:
     """The repository depends on direct packages. Only one path to each package is known."""
     depends_on: dict[str, dict[str, None]] = {root: {}}
     parents = find_parents(dependencies)
-    for row in dependencies:
-        ref = refs[row.position]
+    for at, row in enumerate(dependencies):
+        ref = refs[at]
         if row.direct:
             depends_on[root][ref] = None
-        elif row.position in parents:
-            depends_on.setdefault(refs[parents[row.position]], {})[ref] = None
+        elif at in parents:
+            depends_on.setdefault(refs[parents[at]], {})[ref] = None
     for ref, others in depends_on.items():
         yield {"ref": ref, "dependsOn": [other for other in others if other != ref]}
 
 
 def _vulnerabilities(
-    findings: Iterable[FindingView], refs: Mapping[_Key, str]
+    findings: Iterable[FindingWithFix], refs: Mapping[_Key, str]
 ) -> Iterator[dict[str, Any]]:
-    groups: dict[str, list[FindingView]] = {}
+    groups: dict[str, list[FindingWithFix]] = {}
     for finding in findings:
         # The index may be newer than the last scan.
         if (finding.ecosystem, finding.name, finding.version) in refs:
@@ -169,7 +171,7 @@ def _vulnerabilities(
         }
 
 
-def _describe(group: Sequence[FindingView]) -> dict[str, Any]:
+def _describe(group: Sequence[FindingWithFix]) -> dict[str, Any]:
     first = group[0]
     urls = {record.id: record.url for record in first.advisories}
     source = {"name": "OSV", **({"url": url} if (url := urls.get(first.advisory_id)) else {})}
@@ -185,7 +187,7 @@ def _describe(group: Sequence[FindingView]) -> dict[str, Any]:
     return document
 
 
-def _rating(finding: FindingView) -> dict[str, Any]:
+def _rating(finding: FindingWithFix) -> dict[str, Any]:
     rating: dict[str, Any] = {
         "source": {"name": finding.severity_source},
         "severity": finding.severity,
@@ -196,11 +198,11 @@ def _rating(finding: FindingView) -> dict[str, Any]:
     return rating
 
 
-def _recommendation(finding: FindingView) -> str:
+def _recommendation(finding: FindingWithFix) -> str:
     if finding.fix_version is None:
         return f"{finding.name} {finding.version}: {finding.fix_reason}"
     return f"Upgrade {finding.name} {finding.version} to {finding.fix_version}."
 
 
-def _package_of(finding: FindingView) -> tuple[str, str, str]:
+def _package_of(finding: FindingWithFix) -> tuple[str, str, str]:
     return (finding.ecosystem, finding.name, finding.version)

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.dependency_matching import Finding
-from agentjobs.advisories.findings import FindingView
-from agentjobs.advisories.sbom import Subject, sbom_pieces
+from agentjobs_dependencies.advisories.dependency_matching import Finding, FindingWithFix
 from agentjobs_dependencies.model import Dependency
-from tests.support.dependencies import COMMIT, fault, package, views
+from agentjobs_dependencies.sbom import Subject, sbom_pieces
+from tests.support.dependencies import COMMIT, fault, package
 
 SUBJECT = Subject("repo_1", "acme/shop", COMMIT)
 HOSTILE = 'a"\n\\\x1b[31m\x9b</script>&\u202e ?#@%2F'
@@ -40,19 +39,15 @@ DEPENDENCIES = [
 ]
 
 
-def make_findings(*faults: Finding) -> list[FindingView]:
+def make_findings(*faults: Finding) -> list[FindingWithFix]:
     """Returns findings as the store does, worst first."""
     return [
-        FindingView(
-            id=f"fnd_{number}",
-            repo_id=SUBJECT.repo_id,
-            repo=SUBJECT.full_name,
+        FindingWithFix(
             fix_version=None if fault.score is None else "9",
             fix_reason="no version is free of it",
-            first_seen_at=0,
             **{name: getattr(fault, name) for name in Finding.__struct_fields__},
         )
-        for number, fault in enumerate(faults)
+        for fault in faults
     ]
 
 
@@ -65,8 +60,8 @@ FINDINGS = make_findings(
 )
 
 
-def text_of(dependencies: Sequence[Dependency], findings: Sequence[FindingView]) -> str:
-    return "".join(sbom_pieces(SUBJECT, views(dependencies), findings))
+def text_of(dependencies: Sequence[Dependency], findings: Sequence[FindingWithFix]) -> str:
+    return "".join(sbom_pieces(SUBJECT, dependencies, findings))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +74,7 @@ def document() -> dict[str, Any]:
     ("dependencies", "findings"), [(DEPENDENCIES, FINDINGS), ([], [])], ids=["hostile", "empty"]
 )
 def test_the_document_is_valid_by_the_strict_schema(
-    dependencies: list[Dependency], findings: list[FindingView]
+    dependencies: list[Dependency], findings: list[FindingWithFix]
 ) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator  # takes seconds

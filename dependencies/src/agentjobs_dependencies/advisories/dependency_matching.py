@@ -60,6 +60,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return (self.ecosystem, self.name, self.version)
 
 
+class FindingWithFix(Finding, frozen=True, kw_only=True):
+    """`fix_version` resolves all findings of the package in this version; if it is None,
+    `fix_reason` says why."""
+
+    fix_version: str | None
+    fix_reason: str
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        names = {name for record in self.advisories for name in (record.id, *record.aliases)}
+        return tuple(sorted(names - {self.advisory_id}))
+
+
 def match_dependencies(
     dependencies: Iterable[Dependency], advisories: Sequence[Advisory]
 ) -> list[Finding]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
-from agentjobs.advisories.sources.source import (
+from agentjobs_dependencies.advisories.sources.source import (
     MAX_RECORD_BYTES,
     FeedItem,
     FeedWarning,

@@ -2,16 +2,18 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 from packaging.version import Version
 
-from agentjobs.advisories.registries.registry import Registry
-from agentjobs_dependencies.advisories.matching import affects, fixed_versions
+from agentjobs_dependencies.advisories.dependency_matching import Finding, Package
+from agentjobs_dependencies.advisories.matching import affects, by_package, fixed_versions
 from agentjobs_dependencies.advisories.model import Advisory
 from agentjobs_dependencies.advisories.severity import severity_of
 from agentjobs_dependencies.registries.versions import (
@@ -25,7 +27,6 @@ from agentjobs_dependencies.versions.order import (
     major_of,
     version_key,
 )
-from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
 
 Source = Literal["registry", "advisories"]
 
@@ -33,6 +34,8 @@ Source = Literal["registry", "advisories"]
 _VARIANT = re.compile(r"[.-]((?:jre|jdk|java)\d*|android)$", re.IGNORECASE)
 _MAX_SKIPPED = 3
 _MAX_TIME_REQUESTS = 10
+_CHOICES_AT_ONCE = 8
+_DAY_SECONDS = 86_400
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -59,6 +62,28 @@ class Choice(msgspec.Struct, frozen=True):
     undated: tuple[str, ...] = ()
 
 
+class Registry(Protocol):
+    async def fetch_published(self, ecosystem: str, name: str) -> Published:
+        """All versions; empty if the registry does not have the package.
+
+        Raises RegistryUnavailable.
+        """
+
+    async def published_at(self, ecosystem: str, name: str, version: str) -> int | None:
+        """When a version was published, if the list of versions has no times; None if unknown."""
+
+
+class VersionChooser(Protocol):
+    async def choose(
+        self,
+        ecosystem: str,
+        name: str,
+        version: str,
+        advisories: Sequence[Advisory],
+        candidates: int = 1,
+    ) -> Choice: ...
+
+
 class RegistryVersionChooser:
     """Chooses among the versions that the registry lists; the registry caches its responses.
 
@@ -83,7 +108,7 @@ class RegistryVersionChooser:
         except RegistryUnavailable:
             # Already logged. The versions that advisories call fixed are still candidates.
             published = None
-        published_before = now_ms() - int(self._min_age_days * DAY_MS)
+        published_before = int((time.time() - self._min_age_days * _DAY_SECONDS) * 1_000)
         times: dict[str, int | None] = {}
         while True:
             # Slow for a package with hundreds of advisories and versions.
@@ -102,6 +127,28 @@ class RegistryVersionChooser:
             times |= received
             if all((published_at or 0) <= published_before for published_at in received.values()):
                 return choice
+
+
+async def choose_versions(
+    chooser: VersionChooser,
+    findings: Sequence[Finding],
+    advisories: Sequence[Advisory],
+    candidates: int = 1,
+) -> dict[Package, Choice]:
+    by_name = by_package(advisories, {finding.package[:2] for finding in findings})
+    slots = asyncio.Semaphore(_CHOICES_AT_ONCE)
+
+    async def choose(package: Package) -> Choice:
+        ecosystem, name, version = package
+        async with slots:
+            return await chooser.choose(
+                ecosystem, name, version, by_name[ecosystem, name], candidates
+            )
+
+    packages = list(dict.fromkeys(finding.package for finding in findings))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(choose(package)) for package in packages]
+    return {package: task.result() for package, task in zip(packages, tasks, strict=True)}
 
 
 def choose_version(
@@ -292,7 +339,7 @@ def _explain_young(package: _Package, young: Sequence[PublishedVersion]) -> str:
         return ""
     version = package.as_written(chosen.version)
     return (
-        f"{version} fixes it, but was published only on {iso_utc(chosen.published_at)[:10]} "
+        f"{version} fixes it, but was published only on {_date(chosen.published_at)} "
         "(the setting minimum_release_age_days): it is proposed when it is old enough."
     )
 
@@ -322,3 +369,7 @@ def _explain_none(
 def _variant_of(ecosystem: str, version: str) -> str:
     match = _VARIANT.search(version) if ecosystem == "Maven" else None
     return match[1].lower() if match else ""
+
+
+def _date(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).date().isoformat()

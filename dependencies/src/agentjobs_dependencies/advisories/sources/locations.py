@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from agentjobs.advisories.sources.archive import ARCHIVE_ERRORS, Archive
-from agentjobs.advisories.sources.source import (
+from agentjobs_dependencies.advisories.sources.archive import ARCHIVE_ERRORS, Archive
+from agentjobs_dependencies.advisories.sources.source import (
     MAX_ARCHIVE_BYTES,
     MAX_RECORD_BYTES,
     FeedItem,
@@ -20,7 +20,7 @@ from agentjobs.advisories.sources.source import (
     SourceError,
     SourceNotFound,
 )
-from agentjobs_runtime.settings.registries import ECOSYSTEMS
+from agentjobs_dependencies.formats.kinds import ECOSYSTEMS
 
 _ALL = "all.zip"
 _CHUNK_BYTES = 1024**2

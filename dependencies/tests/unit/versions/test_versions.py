@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from univers import versions as univers
 
+from agentjobs_dependencies.formats.kinds import ECOSYSTEMS
 from agentjobs_dependencies.versions.order import is_prerelease, major_of, version_key
-from agentjobs_runtime.settings.registries import ECOSYSTEMS
 
 # Each line in rising order; versions joined by = are equal.
 RISING = {

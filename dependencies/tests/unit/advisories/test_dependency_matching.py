@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agentjobs.advisories.dependency_matching import Finding, match_dependencies
+from agentjobs_dependencies.advisories.dependency_matching import Finding, match_dependencies
 from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
 from agentjobs_dependencies.model import Dependency
 from tests.support.osv_records import CVSS_HIGH, record

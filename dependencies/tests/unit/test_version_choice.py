@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from agentjobs.advisories.version_choice import Choice, choose_version
 from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
 from agentjobs_dependencies.registries.versions import Published, PublishedVersion
+from agentjobs_dependencies.version_choice import Choice, choose_version
 from tests.support.recorded_advisories import about
 from tests.support.recorded_registries import hashes_of, recorded
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agentjobs.advisories.sources.locations import open_location
-from agentjobs.advisories.sources.source import FeedItem, FullFeed, batch_items
+from agentjobs_dependencies.advisories.sources.locations import open_location
+from agentjobs_dependencies.advisories.sources.source import FeedItem, FullFeed, batch_items
 
 
 class LocalSource:
