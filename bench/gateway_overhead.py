@@ -29,9 +29,9 @@ import uvloop
 from agentjobs.gateway.gateway import Gateway
 from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.prices import Prices
-from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.money import NANOUSD_PER_USD
 from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.settings.tables import PriceTable
 from bench.cluster import durable_cluster

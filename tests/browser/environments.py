@@ -3,11 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
+from agentjobs.environments.builds import begin_build, finish_build
 from agentjobs.environments.repo_settings import set_definition
 from agentjobs.store.opening import open_database
 from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
 from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.environments.records import Finished, NewBuild
 from tests.browser.platforms import PLATFORM_REPO
 
 _DEFINITION = EnvironmentDefinition(

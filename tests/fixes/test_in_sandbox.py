@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs_runtime.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.registry_hosts import hosts_for
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.agents.builtin_agents import python_files
 from agentjobs_worker.agents.cve_fixer_support import FixerTools, find_fixer_tools

@@ -11,8 +11,8 @@ import aiohttp
 from agentjobs.gateway.gateway import Gateway
 from agentjobs.gateway.ledger import Account, Ledger, Totals
 from agentjobs.gateway.prices import Prices
-from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.money import NANOUSD_PER_USD
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.sessions import new_session
 from agentjobs_runtime.protocol.upstream import Api, Upstream

@@ -16,8 +16,8 @@ import agentjobs_client
 from agentjobs.jobs.states import RETRYABLE, STATUSES, TRANSITIONS
 from agentjobs.publishing.hosted_repo import RETRY_SECONDS
 from agentjobs.publishing.retry import BACKOFF_SECONDS
-from agentjobs.repos.configuration import parse_configuration
 from agentjobs_client import Client
+from agentjobs_runtime.repo_configuration import parse_configuration
 from agentjobs_runtime.settings import load
 from agentjobs_worker.agents.catalog import build_catalog
 from agentjobs_worker.agents.presets.all_presets import PRESETS

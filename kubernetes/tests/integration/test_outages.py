@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs_kubernetes import api_retries, cluster, pod_watch, user_namespaces
 from agentjobs_kubernetes import sandbox as sandbox_module
 from agentjobs_kubernetes.cluster import Cluster
@@ -17,6 +16,7 @@ from agentjobs_kubernetes.cluster_settings import ClusterSettings
 from agentjobs_kubernetes.labels import JOB
 from agentjobs_kubernetes.orphans import delete_orphans
 from agentjobs_kubernetes.sandbox import KubernetesSandbox
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.loops.cluster_loop import check_cluster
 from agentjobs_worker.sandbox.protocol import SandboxLost, SandboxUnavailable, SandboxUnreachable
 from kubernetes.tests.integration.test_cluster import (

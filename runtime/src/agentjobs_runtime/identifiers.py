@@ -17,6 +17,7 @@ _TIME_SHIFTS = range(40, -1, -10)
 
 _RANDOM_BYTES = _RANDOM_BITS // 8
 _STOCK_SIZE = 64
+_SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 _lock = threading.Lock()
 _last = 0
@@ -82,3 +83,7 @@ def _encode(value: int) -> str:
 @lru_cache(maxsize=16)
 def _encode_time(at_ms: int) -> str:
     return "".join([_PAIRS[(at_ms >> shift) & 1023] for shift in _TIME_SHIFTS])
+
+
+def is_secret_name(text: str) -> bool:
+    return _SECRET_NAME.fullmatch(text) is not None

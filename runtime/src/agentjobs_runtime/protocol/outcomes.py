@@ -4,6 +4,11 @@ from typing import Any
 
 import msgspec
 
+from agentjobs_runtime.clock import DAY_MS
+
+# A job whose platform is unreachable for longer fails.
+MAX_OUTAGE_MS = DAY_MS
+
 
 class Outage(msgspec.Struct, frozen=True):
     """What a run found. `retry_after_seconds` is what the platform or tracker asked for."""

@@ -21,6 +21,8 @@ _IGNORED_IN_NAMES = dict.fromkeys(
 )
 _SPAN = "**"
 _WILD = frozenset("*?[")
+# Where the manifests of tests and examples are, unless `.agentjobs.toml` says otherwise.
+DEFAULT_FIXTURES = ("**/tests/fixtures", "testdata", "examples")
 
 
 def fold_name(name: bytes) -> str:

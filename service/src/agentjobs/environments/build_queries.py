@@ -1,47 +1,30 @@
 """Reads of `environment_builds`: which snapshots exist where, and how their builds ended."""
 
-from typing import Literal
-
 import msgspec
 
 from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.store.database_clock import DATABASE_NOW
+from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.key import CacheFile, EnvironmentRequest, count_matching
+from agentjobs_runtime.environments.records import Build, State
 
 # Of one repository, so that the table stays small.
 KEPT_ROWS = 50
-
-State = Literal["queued", "building", "ready", "failed", "removed"]
-Reason = Literal["job", "push", "image", "request"]
-
-
-class Build(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    organization_id: str
-    repo_id: str
-    state: State
-    reason: Reason
-    location: str | None
-    branch: str
-    commit: str
-    request_key: str
-    key: str
-    files: tuple[CacheFile, ...]
-    image: str
-    image_digest: str
-    size_bytes: int
-    setup_ms: int
-    hits: int
-    error: str
-    created_at: int
-    finished_at: int | None
-    used_at: int | None
-
 
 BUILD_COLUMNS = (
     "id, organization_id, repo_id, state, reason, location, branch, commit_id, request_key, key,"
     " cache_files, image, image_digest, size_bytes, setup_ms, hits, error, created_at,"
     " finished_at, used_at"
 )
+_CHANGED_REPOS = """
+SELECT r.id, r.organization_id, r.default_branch, r.head_commit FROM repos r
+WHERE r.disconnected_at IS NULL AND r.head_commit <> '' AND r.id IN (
+  SELECT b.repo_id FROM environment_builds b WHERE b.location = :location AND b.state = 'ready'
+  AND COALESCE(b.used_at, b.finished_at) > :since)
+AND NOT EXISTS (
+  SELECT 1 FROM environment_builds b WHERE b.repo_id = r.id AND b.location = :location
+  AND b.state IN ('queued', 'building', 'ready') AND b.commit_id IN ('', r.head_commit))
+"""
 
 
 async def find_ready(
@@ -58,6 +41,21 @@ async def find_ready(
         location=location,
     )
     return [build_from_row(row) for row in rows]
+
+
+async def is_building_elsewhere(
+    db: Database, repo_id: str, request_key: str, location: str
+) -> bool:
+    row = await db.fetch_one(
+        "SELECT 1 FROM environment_builds WHERE repo_id = :repo_id"
+        " AND request_key = :request_key AND state = 'building'"
+        f" AND location <> :location AND lease_until > {DATABASE_NOW}",
+        repo_id=repo_id,
+        request_key=request_key,
+        location=location,
+        now=now_ms(),
+    )
+    return row is not None
 
 
 async def find_best(
@@ -91,6 +89,11 @@ async def find_failure(db: Database, repo_id: str, request_key: str, since: int)
         since=since,
     )
     return build_from_row(row) if row is not None and row["state"] == "failed" else None
+
+
+async def list_changed_repos(db: Database, location: str, since: int) -> list[Row]:
+    """Repositories with a head that no build is of, whose environment was in use since then."""
+    return await db.fetch_all(_CHANGED_REPOS, location=location, since=since)
 
 
 async def list_builds(db: Database, repo_id: str, limit: int = KEPT_ROWS) -> list[Build]:

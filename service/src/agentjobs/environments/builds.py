@@ -10,48 +10,28 @@ import msgspec
 from agentjobs.environments.build_queries import (
     BUILD_COLUMNS,
     KEPT_ROWS,
-    Build,
-    Reason,
-    State,
     build_from_row,
 )
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.environments.records import (
+    MAX_LOG_CHARACTERS,
+    Build,
+    Finished,
+    NewBuild,
+    State,
+)
 from agentjobs_runtime.identifiers import new_id
 
 LEASE_MS = 30_000
-MAX_LOG_CHARACTERS = 256 * 1024
 
 TOPIC = "environments"
 
 
 def log_topic(build_id: str) -> str:
     return f"log:{build_id}"
-
-
-class NewBuild(msgspec.Struct, frozen=True, kw_only=True):
-    """`location` None: any worker may build it."""
-
-    organization_id: str
-    repo_id: str
-    reason: Reason
-    branch: str
-    commit: str = ""
-    location: str | None = None
-    request: EnvironmentRequest | None = None
-
-
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """`error` is empty if the build is ready."""
-
-    key: str = ""
-    image_digest: str = ""
-    size_bytes: int = 0
-    setup_ms: int = 0
-    error: str = ""
-    log: str = ""
 
 
 async def begin_build(db: Database, new: NewBuild) -> str:

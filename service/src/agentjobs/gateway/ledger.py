@@ -9,8 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from agentjobs.gateway.spending import Entry, Spent, charge
-from agentjobs.organizations.budgets import NANOUSD_PER_USD, usd_text
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.money import NANOUSD_PER_USD, usd_text
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,12 +13,6 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.inventory.test_command import READ_FILES, RootFiles, guess_test_command
-from agentjobs.repos.configuration import (
-    FILE_NAME,
-    Configuration,
-    ConfigurationError,
-    parse_configuration,
-)
 from agentjobs_dependencies.languages import language_of
 from agentjobs_runtime.environments.key import LOCK_FILES, MAX_FILES, CacheFile
 from agentjobs_runtime.git.blobs import blob_pieces
@@ -27,6 +21,12 @@ from agentjobs_runtime.mirrors.checkout_limits import (
     DEFAULT_LIMITS,
     CheckoutLimits,
     check_checkout_size,
+)
+from agentjobs_runtime.repo_configuration import (
+    FILE_NAME,
+    Configuration,
+    ConfigurationError,
+    parse_configuration,
 )
 from agentjobs_runtime.repo_files.service_files import ServiceFile
 from agentjobs_runtime.weighted_cache import WeightedCache

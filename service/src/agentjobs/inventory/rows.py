@@ -9,13 +9,6 @@ from typing import Any
 import msgspec
 
 from agentjobs.inventory.index.wire import Result
-from agentjobs.repos.configuration import (
-    DEFAULT_GROUPING,
-    FILE_NAME,
-    Configuration,
-    ConfigurationError,
-    parse_configuration,
-)
 from agentjobs.repos.rows import correct_head, request_scan
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import execute
@@ -23,6 +16,13 @@ from agentjobs.store.insert_statement import insert_statement
 from agentjobs_dependencies.index.analysis import fingerprint
 from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs_dependencies.purl import purl_of
+from agentjobs_runtime.repo_configuration import (
+    DEFAULT_GROUPING,
+    FILE_NAME,
+    Configuration,
+    ConfigurationError,
+    parse_configuration,
+)
 
 # More rows in one transaction would block other writers for too long.
 ROWS_AT_ONCE = 1_000

@@ -8,10 +8,10 @@ from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue.lengths import QueueLengths
 from agentjobs.organizations.authentication import Caller
-from agentjobs.organizations.budgets import nanousd, usd_text
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Transaction, values_of
 from agentjobs.webhooks.events import ENDPOINTS_OF_ORGANIZATION
+from agentjobs_runtime.money import nanousd, usd_text
 from agentjobs_runtime.problems import Problem
 
 _INDEXING_RETRY_SECONDS = 5

@@ -25,7 +25,6 @@ from agentjobs.jobs.proposed_fixes import load_proposed_fixes, replace_proposed_
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.organizations.authentication import SERVICE_ID, Caller
 from agentjobs.platforms.protocol import PlatformError
-from agentjobs.repos.configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_dependencies.advisories.severity import is_at_least, rank_of
@@ -35,6 +34,7 @@ from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.cause import Cause, CausingAdvisory, CausingFix
+from agentjobs_runtime.repo_configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs_runtime.tracing.spans import begin_trace
 
 _log = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ from msgspec import Meta
 from agentjobs.jobs.phases import PhaseView
 from agentjobs.jobs.states import RETRYABLE, JobStatus
 from agentjobs.webhooks.events import EVENTS
+from agentjobs_runtime.environments.records import EnvironmentView
 from agentjobs_runtime.git.remote import INVALID_BRANCH_NAME
 from agentjobs_runtime.identifiers import id_pattern
 from agentjobs_runtime.json_fields import (
@@ -184,14 +185,6 @@ class TicketDetails(msgspec.Struct, frozen=True):
     title: Annotated[str, doc("The title of the ticket.")]
     url: Annotated[Url, doc("The ticket's page.")]
     labels: Annotated[tuple[str, ...], doc("The labels of the ticket.")] = ()
-
-
-class EnvironmentView(msgspec.Struct, frozen=True, kw_only=True):
-    build_id: Annotated[str | None, doc("The build of the snapshot; null if none was used.")]
-    image: Annotated[str | None, doc("The image, as the repository names it.")]
-    image_digest: Annotated[str | None, doc("The digest of the image's manifest.")]
-    key: Annotated[str | None, doc("Identifies the snapshot's content.")]
-    prepared_ms: Annotated[int, doc("How long the job's start took for it, in milliseconds.")]
 
 
 class JobView(msgspec.Struct, frozen=True):

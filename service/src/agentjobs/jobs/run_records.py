@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from agentjobs.gateway.ledger import Totals
-from agentjobs.jobs.model import EnvironmentView, TicketDetails
+from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.claim import CLAIMED_JOB
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.environments.records import EnvironmentView
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.verification import Verification
 

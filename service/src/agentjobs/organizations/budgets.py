@@ -11,9 +11,9 @@ import msgspec
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs_runtime.money import NANOUSD_PER_USD, usd_text
 from agentjobs_runtime.problems import Problem
 
-NANOUSD_PER_USD = 1_000_000_000
 NO_LIMIT = "none"
 
 _USD = re.compile(r"[0-9]{1,10}(\.[0-9]{1,9})?")
@@ -103,25 +103,6 @@ def parse_usd(text: str) -> int:
             f"decimals, such as 5 or 0.25, or `{NO_LIMIT}` for no limit.",
         )
     return int(amount * NANOUSD_PER_USD)
-
-
-def usd(nanousd: int | None) -> float | None:
-    """For JSON, where most readers parse numbers as floats. Not for calculations."""
-    return None if nanousd is None else nanousd / NANOUSD_PER_USD
-
-
-def nanousd(usd: float | None) -> int | None:
-    """Converts the shortest decimal form, so that 0.1 is exactly a tenth of a dollar."""
-    return None if usd is None else int(Decimal(str(usd)) * NANOUSD_PER_USD)
-
-
-def usd_text(nanousd: int | None) -> str | None:
-    """Exact, with at least two decimals: 5.00, 0.25, 0.001."""
-    if nanousd is None:
-        return None
-    dollars, rest = divmod(nanousd, NANOUSD_PER_USD)
-    decimals = f"{rest:09d}".rstrip("0")
-    return f"{dollars}.{decimals:0<2}"
 
 
 async def _update(

@@ -3,8 +3,6 @@
 Only `open_secret` returns a value, to the code that uses it; no page or command shows one.
 """
 
-import re
-
 import msgspec
 
 from agentjobs.organizations import audit
@@ -12,11 +10,10 @@ from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import is_secret_name
 from agentjobs_runtime.problems import Problem
 
 MAX_VALUE_BYTES = 32 * 1024
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -88,10 +85,6 @@ async def list_secret_names(db: Database) -> frozenset[str]:
     """Of all organizations."""
     rows = await db.fetch_all("SELECT DISTINCT name FROM secrets")
     return frozenset(row["name"] for row in rows)
-
-
-def is_secret_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
 
 
 def check_secret(name: str, value: str) -> None:

@@ -8,13 +8,13 @@ from agentjobs.jobs.queue.platform_outages import end_outages
 from agentjobs.platforms.http.client import RetryBudget
 from agentjobs.platforms.http.responses import ApiError
 from agentjobs.platforms.protocol import BasePlatform, PlatformError, RepoAddress
-from agentjobs.publishing.context import ServiceRun
+from agentjobs.publishing.context import ServiceRun, ServiceTools
 from agentjobs.publishing.retry import retry_while_unreachable
 from agentjobs.repos.sync_requests import request_sync
 from agentjobs.store.database import StoreError
 from agentjobs_runtime.mirrors.errors import RepoUnavailable
 from agentjobs_runtime.mirrors.publish import branch_head, push
-from agentjobs_runtime.protocol.outcomes import JobFailed, Outage
+from agentjobs_runtime.protocol.outcomes import EnvironmentFailed, JobFailed, Outage
 from agentjobs_runtime.tracing.spans import traced
 
 # For longer outages a job waits in the queue.
@@ -129,6 +129,30 @@ async def fetch_base_commit(run: ServiceRun, repo: HostedRepo) -> str:
         return job.adopted_base
     known_head = job.repo_head if job.base_branch == job.default_branch else None
     return await repo.fetch(job.base_branch, known_head)
+
+
+async def fetch_default_branch(tools: ServiceTools, repo_id: str, credential: str) -> str:
+    """Fetch it into the mirror and return its commit."""
+    row = await tools.context.db.fetch_one(
+        "SELECT r.full_name, r.platform, r.connection_id, r.external_id,"
+        " r.default_branch, r.head_commit, o.name AS organization"
+        " FROM repos r JOIN organizations o ON o.id = r.organization_id"
+        " WHERE r.id = :id AND r.disconnected_at IS NULL",
+        id=repo_id,
+    )
+    adapter: BasePlatform | None = None
+    if row is not None and row["connection_id"] is None:
+        adapter = tools.builtin_adapters.get(row["platform"])
+    elif row is not None:
+        adapter = await tools.platforms.adapter_for(row["connection_id"])
+    if row is None or adapter is None:
+        raise EnvironmentFailed("The repository is disconnected.")
+    external_id = row["external_id"] or ""
+    address = RepoAddress(row["organization"], row["full_name"], repo_id, external_id)
+    async with adapter.open_remote(address, credential) as remote:
+        return await tools.mirrors.fetch_commit(
+            repo_id, remote, branch=row["default_branch"], known_head=row["head_commit"]
+        )
 
 
 async def _adapter(run: ServiceRun) -> BasePlatform | None:

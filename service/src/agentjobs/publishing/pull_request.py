@@ -8,11 +8,11 @@ from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.earlier_attempt import PushedWork
 from agentjobs.publishing.hosted_repo import HostedRepo
 from agentjobs.publishing.pull_text import PullText, pull_body
-from agentjobs.publishing.retry import retry_within_lease
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.pulls.status_rows import request_status
 from agentjobs.repos.codeowners import find_change_owners
 from agentjobs.store.database import Transaction
+from agentjobs.store.leases import retry_within_lease
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Completed
 from agentjobs_runtime.protocol.verification import Verification

@@ -13,7 +13,13 @@ from typing import Any, Literal
 import msgspec
 
 from agentjobs.local_git import repositories
-from agentjobs.repos.configuration import (
+from agentjobs.repos.queries import RepoView
+from agentjobs.repos.service_file_reader import InvalidServiceFile, read_service_file
+from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
+from agentjobs_runtime.git.process import GitError
+from agentjobs_runtime.git.refs import HEADS, resolve
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.repo_configuration import (
     FILE_NAME,
     MAX_BYTES,
     Configuration,
@@ -23,12 +29,6 @@ from agentjobs.repos.configuration import (
     RunConfiguration,
     parse_configuration,
 )
-from agentjobs.repos.queries import RepoView
-from agentjobs.repos.service_file_reader import InvalidServiceFile, read_service_file
-from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
-from agentjobs_runtime.git.process import GitError
-from agentjobs_runtime.git.refs import HEADS, resolve
-from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.repo_files.service_files import ServiceFile
 
 MAX_VALUES = 100

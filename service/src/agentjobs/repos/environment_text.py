@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.repos.configuration import FILE_NAME, ConfigurationError, parse_configuration
 from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
 from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.repo_configuration import FILE_NAME, ConfigurationError, parse_configuration
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 

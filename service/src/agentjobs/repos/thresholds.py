@@ -10,11 +10,11 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization, update_auto_trigger
-from agentjobs.repos.configuration import SEVERITY_ALIASES, Severity
 from agentjobs.repos.queries import find_repo
 from agentjobs.repos.rows import SCAN_TOPIC
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.repo_configuration import SEVERITY_ALIASES, Severity
 
 LEVELS: tuple[str, ...] = get_args(Severity)
 INHERIT = "default"

@@ -7,6 +7,7 @@ Jobs and deliveries have fence numbers instead; they share `ClaimLost`.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs_runtime.clock import SECOND_MS
 
 T = TypeVar("T")
+
+_STORE_PAUSE_SECONDS = 0.5
 
 
 class ClaimLost(Exception):
@@ -198,3 +201,15 @@ async def run_renewing(
 def backoff_ms(failures: int, first_ms: int, max_ms: int) -> int:
     """The wait after a failure that follows `failures` consecutive ones."""
     return int(min(first_ms * 2 ** min(failures, 20), max_ms))
+
+
+async def retry_within_lease(step: Callable[[], Awaitable[T]], lease_seconds: float) -> T:
+    """Retry a write to the database for as long as a lease lasts; after that the claim is lost."""
+    give_up = time.monotonic() + lease_seconds
+    while True:
+        try:
+            return await step()
+        except StoreUnavailable:
+            if time.monotonic() > give_up:
+                raise
+            await asyncio.sleep(_STORE_PAUSE_SECONDS)

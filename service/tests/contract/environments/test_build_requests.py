@@ -10,17 +10,19 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agentjobs.environments import build_queries, builds
-from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.environments.repo_settings import load_repo_settings
 from agentjobs.jobs.environments.build_requests import request_environment_build
 from agentjobs.jobs.environments.status import EnvironmentStatus, can_build, load_status
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.repos.queries import RepoView, find_repo
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database
 from agentjobs.web.metrics.environments import EnvironmentMetrics
+from agentjobs_runtime.environments.records import Finished, NewBuild
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
+from agentjobs_worker.loops import requested_builds
 from agentjobs_worker.loops.environment_loop import EnvironmentLoop
 from agentjobs_worker.loops.requested_builds import RequestedBuilds
 from tests.support.jobs import JobHarness
@@ -176,21 +178,23 @@ async def test_a_repository_that_is_fetched_slowly_delays_no_build_of_another_or
 ) -> None:
     fetched: asyncio.Queue[str] = asyncio.Queue()
 
-    async def never_end(_: RequestedBuilds, repo: Row, *__: str) -> str:
-        fetched.put_nowait(repo["full_name"])
+    async def never_end(_: Any, repo_id: str, *__: str) -> str:
+        fetched.put_nowait(repo_id)
         return await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr(RequestedBuilds, "_fetch", never_end)
+    monkeypatch.setattr(requested_builds, "fetch_default_branch", never_end)
+    repo_ids = []
     for name in ("slow", "quick"):
         caller = await harness.organization(name)
         repo = await find_repo(harness.db, caller.organization_id, f"{name}/shop")
         await request_environment_build(harness.db, caller.organization_id, repo)
-    tools: Any = SimpleNamespace(context=harness.context, slots=(0, 1))
+        repo_ids.append(repo.id)
+    tools: Any = SimpleNamespace(context=harness.context, service=None, slots=(0, 1))
     environments = WorkerEnvironments(harness.db, tmp_path, tools, cache_max_bytes=0)
     requested = RequestedBuilds(tools, environments)
     loops = [asyncio.create_task(EnvironmentLoop(requested).run_all()) for _ in tools.slots]
     async with asyncio.timeout(20):
-        assert [await fetched.get(), await fetched.get()] == ["slow/shop", "quick/shop"]
+        assert [await fetched.get(), await fetched.get()] == repo_ids
     for loop in loops:
         loop.cancel()
     await asyncio.wait(loops)

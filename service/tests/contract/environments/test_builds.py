@@ -2,10 +2,10 @@
 
 from agentjobs.environments import build_queries, builds
 from agentjobs.environments.build_queries import KEPT_ROWS
-from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.key import CacheFile, EnvironmentRequest
+from agentjobs_runtime.environments.records import Finished, NewBuild
 from agentjobs_runtime.environments.setup_access import SetupAccess
 from agentjobs_worker.environments.build import BuildTask
 

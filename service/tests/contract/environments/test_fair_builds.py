@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agentjobs.environments import builds
-from agentjobs.environments.builds import Finished
 from agentjobs.store.database import Database
+from agentjobs_runtime.environments.records import Finished
 from agentjobs_worker.environments import worker_environments
 from agentjobs_worker.environments.build import BuildTask
 from agentjobs_worker.environments.worker_environments import BuildHooks, WorkerEnvironments

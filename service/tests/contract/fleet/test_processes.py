@@ -23,6 +23,7 @@ from agentjobs.jobs.workers import list_worker_views
 from agentjobs.organizations.sessions import Viewer
 from agentjobs.store.database import Database, Transaction
 from agentjobs.web.dashboard.notices import notices_for
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import load
 from agentjobs_runtime.settings.digest import OWN_SETTINGS, configuration_digest
 from agentjobs_runtime.settings.model import Settings
@@ -34,8 +35,8 @@ def _process(name: str, digest: str = "same", version: str = "1.0") -> ProcessIn
     return ProcessInfo(f"prc_{name}", "serve", name, version, digest)
 
 
-def _worker(name: str, digest: str) -> leases.WorkerInfo:
-    return leases.WorkerInfo(
+def _worker(name: str, digest: str) -> WorkerInfo:
+    return WorkerInfo(
         f"wrk_{name}", name, 1, agents=[], version="1.0", configuration_digest=digest, tags=["gpu"]
     )
 

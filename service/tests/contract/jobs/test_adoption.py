@@ -8,13 +8,14 @@ from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerInfo, list_workers, renew
+from agentjobs.jobs.queue.leases import list_workers, renew
 from agentjobs.jobs.queue.lost_claims import MAX_ADOPTIONS
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Completed, Failed, LostSandbox
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40

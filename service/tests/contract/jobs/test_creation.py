@@ -11,13 +11,14 @@ from agentjobs.jobs import create
 from agentjobs.jobs.acceptance import Admission, RepoName, require_admission
 from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.lengths import MIN_REMEMBERED, QueueLengths
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.queries import list_events, list_jobs
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import IntegrityError, Transaction
 from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
 from tests.support.jobs import AGENTS, JobHarness, insert_repo, job_harness
 from tests.support.stores import opened

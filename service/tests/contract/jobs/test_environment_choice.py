@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from agentjobs.environments import builds
-from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.jobs.queue.environment_holds import hold_jobs
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.environments.records import Finished, NewBuild
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.environments.choice import EnvironmentChoice, EnvironmentNotReady
 
 HERE, THERE = "location-a", "location-b"

@@ -1,18 +1,18 @@
 """Jobs wait for their environment, on both databases."""
 
 from agentjobs.environments import builds
-from agentjobs.environments.builds import Finished, NewBuild
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.environment_holds import (
-    BUILD_HOLD_MS,
-    OUTAGE_HOLD_MS,
-    hold_key,
-    prune_holds,
-    was_held_for,
-)
+from agentjobs.jobs.queue.environment_holds import prune_holds, was_held_for
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.environments.records import (
+    BUILD_HOLD_MS,
+    OUTAGE_HOLD_MS,
+    Finished,
+    NewBuild,
+    hold_key,
+)
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import EnvironmentHold, NotReady
 from agentjobs_worker.environments.holding import build_hooks

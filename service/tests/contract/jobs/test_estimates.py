@@ -5,7 +5,7 @@ from typing import Any
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.queue_model import Queue
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import list_jobs
@@ -13,6 +13,7 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.pauses import pause
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from tests.support.jobs import AGENTS, JobHarness
 
 SECOND = 1_000

@@ -7,7 +7,7 @@ from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue import waiting_organizations
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.authentication import Caller
@@ -17,6 +17,7 @@ from agentjobs.store.database import Transaction
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.outcomes import Completed
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from tests.support.jobs import AGENTS, JobHarness
 
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.job_filter import JobFilter
@@ -18,6 +18,7 @@ from agentjobs.publishing.phases import RunPhases
 from agentjobs.store.database import StoreUnavailable
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Completed, Kept, KeptWork, Released
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40

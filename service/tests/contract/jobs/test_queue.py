@@ -17,7 +17,6 @@ from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import (
-    WorkerInfo,
     cancel_requests,
     delete_silent_workers,
     list_workers,
@@ -43,6 +42,7 @@ from agentjobs_runtime.protocol.outcomes import (
     LostSandbox,
     Released,
 )
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
 from tests.support.jobs import AGENTS, JobHarness, claim_job, job_harness
 

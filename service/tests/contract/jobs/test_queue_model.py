@@ -22,7 +22,7 @@ from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.states import FINAL
@@ -45,6 +45,7 @@ from agentjobs_runtime.protocol.outcomes import (
     Released,
     Unreachable,
 )
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
 from tests.support.jobs import AGENTS, JobHarness, job_harness
 

@@ -8,7 +8,7 @@ import pytest
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.queue.claim import may_write_branch
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.lost_claims import MAX_LOST_IN_PREPARATION
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
@@ -20,6 +20,7 @@ from agentjobs.store.database import Transaction
 from agentjobs_runtime.clock import DAY_MS, SECOND_MS
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40

@@ -1,7 +1,7 @@
 """What operators see of all organizations: what they use, and why their jobs wait."""
 
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.views.organization_lines import (
     find_organization_line,
     list_organization_lines,
@@ -12,6 +12,7 @@ from agentjobs.store.database_facts import read_database_facts
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.protocol.claimed_job import LOCAL
 from agentjobs_runtime.protocol.outcomes import Outage, Unreachable
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from tests.support.jobs import AGENTS, JobHarness, insert_repo
 from tests.support.users import problem_of, write
 

@@ -6,7 +6,7 @@ import pytest
 from agentjobs.cli.doctor.finding import Finding
 from agentjobs.cli.doctor.workers import check_workers
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.platform_outages import record_outage
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.workers import drain_worker
@@ -15,6 +15,7 @@ from agentjobs.repos.scheduling import set_scheduling
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.protocol.claimed_job import LOCAL
 from agentjobs_runtime.protocol.outcomes import EnvironmentHold, Kept, KeptWork, NotReady, Outage
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from tests.support.clock_shift import ShiftClock
 from tests.support.jobs import AGENTS, JobHarness
 

@@ -5,7 +5,7 @@ import pytest
 
 from agentjobs.cli.doctor.workers import describe_workers
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.queue.waiting_organizations import QueueView, WaitingOrganizations
 from agentjobs.jobs.stuck_jobs import why_no_worker
@@ -23,6 +23,7 @@ from agentjobs.store.database import Transaction
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Completed
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import AGENTS, JobHarness, an_agent, claim_job
 

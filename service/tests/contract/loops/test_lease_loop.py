@@ -16,7 +16,6 @@ import pytest
 
 from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.queue import leases
-from agentjobs.jobs.queue.leases import WorkerInfo
 from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.database import StoreUnavailable, Transaction
@@ -24,6 +23,7 @@ from agentjobs.store.opening import open_unchecked
 from agentjobs.store.postgresql.database import PostgresqlDatabase
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Abandoned, Cancelled, Outcome
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.loops import lease_loop
 from agentjobs_worker.loops.lease_loop import LeaseLoop

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.organizations.authentication import Caller
@@ -14,6 +14,7 @@ from agentjobs.store import contact
 from agentjobs.store.contact import Contact
 from agentjobs.store.database import Database, StoreFull
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from tests.support.jobs import AGENTS, JobHarness
 
 BASE = "1" * 40

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 import pytest
 
 from agentjobs.environments import builds
-from agentjobs.environments.builds import Finished
 from agentjobs.jobs.environments.definition_source import load_definition
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.queries import find_repo
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
+from agentjobs_runtime.environments.records import Finished
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
 from tests.support.git_commands import make_repository
 from tests.support.in_process_cli import InProcessCommandLine

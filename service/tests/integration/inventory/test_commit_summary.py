@@ -12,8 +12,8 @@ from agentjobs.inventory.commit_summary import (
     CommitSummaryCache,
     read_commit_summary,
 )
-from agentjobs.repos.configuration import Configuration, ConfigurationError
 from agentjobs_runtime.git.process import GitError
+from agentjobs_runtime.repo_configuration import Configuration, ConfigurationError
 from tests.support.workspace import Origin, workspace_harness
 
 

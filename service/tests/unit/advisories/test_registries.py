@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs_dependencies.registries import pypi
 from agentjobs_dependencies.registries.all_registries import REGISTRY_APIS, parse_response
 from agentjobs_dependencies.registries.api import InvalidPackageName
 from agentjobs_dependencies.registries.pypi import version_from_filename
 from agentjobs_dependencies.registries.versions import InvalidResponse
 from agentjobs_runtime.outbound.guard.host_patterns import parse_pattern
+from agentjobs_runtime.outbound.registry_hosts import hosts_for
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.registries import ECOSYSTEMS
 from tests.support.recorded_registries import RESPONSES, recorded

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.queue.environment_holds import hold_key
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.environments.records import hold_key
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
 from agentjobs_worker.run.environment import check_waiting_time
 

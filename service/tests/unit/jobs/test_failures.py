@@ -15,7 +15,6 @@ from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.platforms.http.responses import ApiError
 from agentjobs.platforms.protocol import PlatformError, PlatformFault
 from agentjobs.pulls.finished_branches import record_finished_branch
-from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost
 from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
@@ -40,6 +39,7 @@ from agentjobs_runtime.protocol.outcomes import (
     Released,
     Unreachable,
 )
+from agentjobs_runtime.repo_configuration import ConfigurationError
 from agentjobs_worker.run.failures import outcome_of
 from agentjobs_worker.sandbox.protocol import (
     HostExhausted,

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.repos.configuration import ConfigurationError, parse_configuration
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.repo_configuration import ConfigurationError, parse_configuration
 from agentjobs_worker.run.plan import RunPlan, plan_run
 
 AGENT = Agent(

@@ -1,6 +1,6 @@
 """Which agents a worker offers."""
 
-from agentjobs.jobs.queue.leases import WorkerInfo
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.tables import AgentTable
 from agentjobs_worker.agents.catalog import build_catalog

@@ -8,10 +8,10 @@ import httpx
 import msgspec
 import pytest
 
-from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
+from agentjobs.environments.builds import begin_build, finish_build
 from agentjobs.jobs.model import Usage
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.workers import STATUSES, drain_worker
 from agentjobs.organizations.organizations import ensure_default
@@ -21,7 +21,9 @@ from agentjobs.store.changes import Changes
 from agentjobs.store.database import StoreFull, StoreUnavailable, Transaction
 from agentjobs.web.application import build_metrics_application
 from agentjobs_runtime.clock import SECOND_MS, now_ms
+from agentjobs_runtime.environments.records import Finished, NewBuild
 from agentjobs_runtime.protocol.outcomes import Failed, Kept, KeptWork, Outage
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
 from service.tests.unit.web.service import JOB, Service, refusal
 from tests.support.promql import samples

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from agentjobs.inventory.test_command import READ_FILES, RootFiles, guess_test_command
-from agentjobs.repos.configuration import ConfigurationError, parse_configuration
 from agentjobs_dependencies import imports
 from agentjobs_dependencies.combine import combine
 from agentjobs_dependencies.formats.kinds import READERS
@@ -13,6 +12,7 @@ from agentjobs_dependencies.imports.javascript.tsconfig import read_aliases
 from agentjobs_dependencies.installed_together import find_installed_together
 from agentjobs_dependencies.model import ParsedManifest
 from agentjobs_runtime.environments.devcontainer import DevcontainerError, parse_devcontainer
+from agentjobs_runtime.repo_configuration import ConfigurationError, parse_configuration
 from tests.hostile.fuzz.documents import documents, json_documents
 from tests.hostile.fuzz.target import Target
 

@@ -9,11 +9,11 @@ import agentjobs_dependencies
 from agentjobs_dependencies import fixes
 from agentjobs_runtime.agents.definitions import CVE_FIXER, Agent
 from agentjobs_runtime.outbound.guard.host_patterns import is_pattern
+from agentjobs_runtime.outbound.registry_hosts import hosts_for
 from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.registries import ECOSYSTEMS
 from agentjobs_worker.agents.pod_programs import PYTHON
-from agentjobs_worker.link.configuration import hosts_for
 
 _LINT_FIXER_MODULE = "agentjobs_worker.agents.builtin.lint_fixer"
 _LINT_FIXER = Path(__file__).parent / "builtin" / "lint_fixer.py"

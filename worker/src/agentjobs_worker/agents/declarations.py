@@ -13,6 +13,7 @@ from agentjobs_runtime.agents.definitions import (
     ResultKind,
     named_files,
 )
+from agentjobs_runtime.identifiers import is_secret_name
 from agentjobs_runtime.outbound.guard.host_patterns import parse_pattern
 from agentjobs_runtime.protocol.upstream import Api, matches_model
 from agentjobs_runtime.sandboxes.limits import Limits
@@ -25,7 +26,6 @@ from agentjobs_worker.agents.model_access import DEFAULT_SECRETS, model_environm
 from agentjobs_worker.agents.presets.all_presets import PRESETS
 from agentjobs_worker.agents.presets.preset import PROVIDER_URLS, Preset
 from agentjobs_worker.agents.result_schema import load_schema
-from agentjobs_worker.link.configuration import is_secret_name
 
 Fault = tuple[str, str]
 

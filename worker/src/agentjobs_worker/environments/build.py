@@ -11,6 +11,7 @@ from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.images.errors import ImageError, RegistryUnavailable
 from agentjobs_runtime.environments.images.model import Image
 from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.environments.records import Finished
 from agentjobs_runtime.environments.setup_access import SetupAccess
 from agentjobs_runtime.files.removal import remove
 from agentjobs_runtime.mirrors.mirror import Mirrors
@@ -24,7 +25,6 @@ from agentjobs_worker.environments.images.images import Images
 from agentjobs_worker.environments.network import open_setup_network
 from agentjobs_worker.environments.setup_run import SetupRunner, SetupTask
 from agentjobs_worker.environments.snapshots import HOME, WORKSPACE, Snapshot, Snapshots
-from agentjobs_worker.link.environments import Finished
 from agentjobs_worker.sandbox.disk import measure_tree
 from agentjobs_worker.workspace.session import Session
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from agentjobs_runtime.environments.records import MAX_LOG_CHARACTERS
 from agentjobs_runtime.redaction.redactor import Redactor
 from agentjobs_runtime.safe_text import replace_unstorable
-from agentjobs_worker.link.environments import MAX_LOG_CHARACTERS
 
 # Redacting takes time on the event loop. Of what follows, only the end is kept.
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024

@@ -4,19 +4,17 @@ import contextlib
 import dataclasses
 from collections.abc import Mapping
 
-from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.images.errors import ImageError
 from agentjobs_runtime.environments.images.model import Image
 from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.environments.records import BUILD_HOLD_MS, PREFERENCE_MS, Build, hold_key
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed, EnvironmentHold
 from agentjobs_worker.environments.images.images import Images
 from agentjobs_worker.environments.snapshots import StoredSnapshot
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
-from agentjobs_worker.link.environments import Build, build_queries
-from agentjobs_worker.link.queue import BUILD_HOLD_MS, PREFERENCE_MS, hold_key, was_held_for
-from agentjobs_worker.link.store import DATABASE_NOW, Database
-
-_ALIVE_MS = 30_000
+from agentjobs_worker.link.environments import build_queries
+from agentjobs_worker.link.queue import is_worker_alive, was_held_for
+from agentjobs_worker.link.store import Database
 
 
 class EnvironmentNotReady(Exception):
@@ -46,7 +44,7 @@ class EnvironmentChoice:
     environments: WorkerEnvironments
     organization_id: str
     repo_id: str
-    # Of the job: a build that failed before does not fail it.
+    # When the job was created: a build that failed before does not fail it.
     created_at: int
 
     async def find_ready(
@@ -54,8 +52,10 @@ class EnvironmentChoice:
     ) -> ReadyEnvironment | None:
         """A snapshot of exactly this environment."""
         location = self.environments.location
-        found = await build_queries.find_ready(self.db, self.repo_id, request.request_key, location)
-        return self._borrow_first(found, held)
+        builds = await build_queries.find_ready(
+            self.db, self.repo_id, request.request_key, location
+        )
+        return self._borrow_first(builds, held)
 
     async def find_similar(
         self, request: EnvironmentRequest, held: contextlib.ExitStack
@@ -78,7 +78,9 @@ class EnvironmentChoice:
             )
         if self.environments.is_building(self.repo_id, request.request_key):
             raise self.building(request)
-        if await self._is_building_elsewhere(request):
+        if await build_queries.is_building_elsewhere(
+            self.db, self.repo_id, request.request_key, self.environments.location
+        ):
             raise self.building(request)
         if (location := await self._location_that_has(request)) is not None:
             key = hold_key(self.repo_id, request.request_key)
@@ -99,9 +101,9 @@ class EnvironmentChoice:
         )
 
     def _borrow_first(
-        self, found: list[Build], held: contextlib.ExitStack
+        self, builds: list[Build], held: contextlib.ExitStack
     ) -> ReadyEnvironment | None:
-        for build in found:
+        for build in builds:
             with contextlib.ExitStack() as stack:
                 ready = self._borrow(build, stack)
                 if ready is not None:
@@ -120,37 +122,16 @@ class EnvironmentChoice:
             return None
         return ReadyEnvironment(build=build, stored=stored, images=images)
 
-    async def _is_building_elsewhere(self, request: EnvironmentRequest) -> bool:
-        row = await self.db.fetch_one(
-            "SELECT 1 FROM environment_builds WHERE repo_id = :repo_id"
-            " AND request_key = :request_key AND state = 'building'"
-            f" AND location <> :location AND lease_until > {DATABASE_NOW}",
-            repo_id=self.repo_id,
-            request_key=request.request_key,
-            location=self.environments.location,
-            now=now_ms(),
-        )
-        return row is not None
-
     async def _location_that_has(self, request: EnvironmentRequest) -> str | None:
-        """Of a running worker that this job was not left to before."""
-        found = await build_queries.find_ready(self.db, self.repo_id, request.request_key)
+        """Where a running worker has the environment, if this job was not left to it before."""
+        builds = await build_queries.find_ready(self.db, self.repo_id, request.request_key)
         key = hold_key(self.repo_id, request.request_key)
-        for location in {build.location for build in found} - {self.environments.location}:
-            if location is not None and await self._is_alive(location):
+        for location in {build.location for build in builds} - {self.environments.location}:
+            if location is not None and await is_worker_alive(self.db, location):
                 if await was_held_for(self.db, key, location):
                     return None
                 return location
         return None
-
-    async def _is_alive(self, location: str) -> bool:
-        row = await self.db.fetch_one(
-            "SELECT 1 FROM workers WHERE location = :location AND drain_requested_at IS NULL"
-            f" AND heartbeat_at > {DATABASE_NOW} - {_ALIVE_MS}",
-            location=location,
-            now=now_ms(),
-        )
-        return row is not None
 
 
 def hold_images(

@@ -1,15 +1,15 @@
 """What the jobs that wait for a build learn of it."""
 
 from agentjobs_runtime.environments.key import EnvironmentRequest
-from agentjobs_runtime.protocol.outcomes import EnvironmentHold
-from agentjobs_worker.environments.worker_environments import BuildHooks
-from agentjobs_worker.link.queue import (
+from agentjobs_runtime.environments.records import (
     BUILD_HOLD_MS,
     OUTAGE_HOLD_MS,
     PREFERENCE_MS,
-    hold_jobs,
     hold_key,
 )
+from agentjobs_runtime.protocol.outcomes import EnvironmentHold
+from agentjobs_worker.environments.worker_environments import BuildHooks
+from agentjobs_worker.link.queue import hold_jobs
 from agentjobs_worker.link.store import Database
 
 

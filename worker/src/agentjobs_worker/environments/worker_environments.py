@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs_runtime.environments.images.errors import RegistryUnavailable
+from agentjobs_runtime.environments.records import Finished
 from agentjobs_runtime.fair_slots import FairSlots
 from agentjobs_runtime.mirrors.checkout_limits import MIB
 from agentjobs_runtime.mirrors.errors import RepoUnavailable
@@ -30,7 +31,7 @@ from agentjobs_worker.environments.cache import trim_cache
 from agentjobs_worker.environments.images.images import Images
 from agentjobs_worker.environments.setup_run import SetupRunner
 from agentjobs_worker.environments.snapshots import SNAPSHOTS, Snapshots
-from agentjobs_worker.link.environments import Finished, build_queries, builds
+from agentjobs_worker.link.environments import build_queries, builds
 from agentjobs_worker.link.store import Database, StoreError, StoreUnavailable
 from agentjobs_worker.sandbox.protocol import Sandbox, SandboxError, SandboxLost, SandboxUnavailable
 from agentjobs_worker.workspace.checkout import Workspaces

@@ -5,18 +5,13 @@ replaces them.
 """
 
 from agentjobs.environments import build_queries, builds
-from agentjobs.environments.build_queries import Build
-from agentjobs.environments.builds import MAX_LOG_CHARACTERS, TOPIC, Finished, NewBuild
+from agentjobs.environments.builds import TOPIC
 from agentjobs.environments.secrets import open_proxy_secrets, open_registry_credentials
 from agentjobs.jobs.environments.access import load_setup_access
 from agentjobs.jobs.environments.request import RequestedEnvironment, load_request
 
 __all__ = [
-    "MAX_LOG_CHARACTERS",
     "TOPIC",
-    "Build",
-    "Finished",
-    "NewBuild",
     "RequestedEnvironment",
     "build_queries",
     "builds",

@@ -4,8 +4,9 @@ This module is one of those through which the worker reaches the service: the pr
 replaces them.
 """
 
+from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
-from agentjobs.platforms.protocol import BasePlatform, PlatformError, RepoAddress
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.attribution import Attribution, load_attribution
 from agentjobs.publishing.context import FinishedWork, ServiceRun, ServiceTools
 from agentjobs.publishing.cve_fix.cve_fix import plan_cve_fix
@@ -13,6 +14,7 @@ from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, f
 from agentjobs.publishing.hosted_repo import (
     HostedRepo,
     fetch_base_commit,
+    fetch_default_branch,
     open_repo,
     outage_of,
     sync_soon,
@@ -23,7 +25,6 @@ from agentjobs.publishing.previous_pull import load_previous_pull
 from agentjobs.publishing.pull_request import PullOptions, open_pull_request
 from agentjobs.publishing.pull_text import PullText, commit_message, pull_text, read_pull_text
 from agentjobs.publishing.push import push_commit
-from agentjobs.publishing.retry import retry_within_lease
 from agentjobs.publishing.ticket import find_ticket, find_ticket_again, link_ticket, ticket_details
 from agentjobs.publishing.unpublished_work import (
     keep_finished_work,
@@ -40,15 +41,14 @@ __all__ = [
     "CLOSED_DELAY_MS",
     "JOB_CREDENTIAL_PREFIX",
     "Attribution",
-    "BasePlatform",
     "FinishedWork",
     "FoundTicket",
     "HostedRepo",
+    "IndexFailure",
     "PlatformError",
     "PullOptions",
     "PullText",
     "PushedWork",
-    "RepoAddress",
     "RunPhases",
     "ServiceRun",
     "ServiceTools",
@@ -56,6 +56,7 @@ __all__ = [
     "TrackerUnavailable",
     "commit_message",
     "fetch_base_commit",
+    "fetch_default_branch",
     "find_merged_pull",
     "find_pushed_work",
     "find_ticket",
@@ -76,7 +77,6 @@ __all__ = [
     "read_pull_text",
     "record_finished_branch",
     "restore_kept_work",
-    "retry_within_lease",
     "sign_by_platform",
     "sync_soon",
     "ticket_details",

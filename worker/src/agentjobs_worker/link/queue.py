@@ -6,41 +6,26 @@ replaces them.
 
 from agentjobs.fleet.processes import program_version
 from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.model import EnvironmentView
 from agentjobs.jobs.queue import leases
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.environment_holds import (
-    BUILD_HOLD_MS,
-    OUTAGE_HOLD_MS,
-    PREFERENCE_MS,
-    hold_jobs,
-    hold_key,
-    was_held_for,
-)
+from agentjobs.jobs.queue.environment_holds import hold_jobs, is_worker_alive, was_held_for
 from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import WorkerInfo, cancel_requests
-from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS
+from agentjobs.jobs.queue.leases import cancel_requests
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.deleted_repos_loop import DeletedReposLoop, RepoCache
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.rescue_loop import rescue_loop
 
 __all__ = [
-    "BUILD_HOLD_MS",
-    "MAX_OUTAGE_MS",
-    "OUTAGE_HOLD_MS",
-    "PREFERENCE_MS",
     "Claimer",
     "DeletedReposLoop",
-    "EnvironmentView",
     "JobsContext",
     "RepoCache",
-    "WorkerInfo",
     "cancel_requests",
     "finish_job",
     "fleet_size_loop",
     "hold_jobs",
-    "hold_key",
+    "is_worker_alive",
     "leases",
     "program_version",
     "rescue_loop",

@@ -1,9 +1,10 @@
-"""Results, usage, checks and steps of a run.
+"""Output, results, usage, checks and steps of a run.
 
 This module is one of those through which the worker reaches the service: the protocol between both
 replaces them.
 """
 
+from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.results.artifacts import store_artifacts
 from agentjobs.jobs.results.diffs import store_diff
 from agentjobs.jobs.results.removal import remove_results
@@ -11,6 +12,7 @@ from agentjobs.jobs.run_records import record_environment, record_verification, 
 from agentjobs.jobs.steps.model_calls import model_step
 
 __all__ = [
+    "LogWriter",
     "model_step",
     "record_environment",
     "record_verification",

@@ -3,7 +3,7 @@
 import logging
 
 from agentjobs_runtime.loop import PeriodicLoop
-from agentjobs_worker.link.queue import WorkerInfo
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.sandbox.clusters import ClusterSandbox
 from agentjobs_worker.sandbox.protocol import SandboxError
 

@@ -5,7 +5,7 @@ import logging
 
 from agentjobs_runtime.free_space import FreeSpace
 from agentjobs_runtime.loop import PeriodicLoop
-from agentjobs_worker.link.queue import WorkerInfo
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.workspace.checkout import Workspaces
 
 _log = logging.getLogger(__name__)

@@ -20,13 +20,11 @@ from agentjobs_runtime.protocol.outcomes import (
     Reported,
     reason_of,
 )
-from agentjobs_worker.link.logs import LogWriter
-from agentjobs_worker.link.publishing import (
-    keep_finished_work,
-    retry_within_lease,
-    warn_of_lost_work,
-)
-from agentjobs_worker.link.queue import Claimer, WorkerInfo, finish_job
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
+from agentjobs_worker.link.publishing import keep_finished_work, warn_of_lost_work
+from agentjobs_worker.link.queue import Claimer, finish_job
+from agentjobs_worker.link.records import LogWriter
+from agentjobs_worker.link.store import retry_within_lease
 from agentjobs_worker.loops.load_control import LoadControl
 from agentjobs_worker.loops.platform_reach import PlatformReach
 from agentjobs_worker.loops.recent_organizations import (

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from agentjobs_runtime.outage_log import outages
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Abandoned, Cancelled, Outcome
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.link.queue import leases
 from agentjobs_worker.link.store import Database, StoreError, open_unchecked
@@ -57,7 +58,7 @@ class LeaseLoop:
     name = "leases"
 
     def __init__(
-        self, db: Database, settings: Settings, worker: leases.WorkerInfo, jobs: ActiveJobs
+        self, db: Database, settings: Settings, worker: WorkerInfo, jobs: ActiveJobs
     ) -> None:
         self._db = db
         self._settings = settings

@@ -4,10 +4,10 @@ import logging
 
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.loop import PeriodicLoop
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.agents.catalog import Catalog
 from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.agents.readiness import check_agents
-from agentjobs_worker.link.queue import WorkerInfo
 
 _log = logging.getLogger(__name__)
 _INTERVAL_SECONDS = 60.0

@@ -5,21 +5,19 @@ import dataclasses
 from functools import partial
 
 from agentjobs_runtime.environments.images.errors import ImageError
+from agentjobs_runtime.environments.records import Build, Finished, NewBuild
 from agentjobs_runtime.environments.setup_access import SetupAccess
 from agentjobs_runtime.fair_slots import FairTurns
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.mirrors.errors import BaseBranchMissing, RepoUnavailable
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_runtime.repo_configuration import ConfigurationError
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.environments.build import BuildTask
 from agentjobs_worker.environments.holding import build_hooks
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
-from agentjobs_worker.link.configuration import ConfigurationError
 from agentjobs_worker.link.environments import (
-    Build,
-    Finished,
-    NewBuild,
     RequestedEnvironment,
     build_queries,
     builds,
@@ -28,13 +26,12 @@ from agentjobs_worker.link.environments import (
 )
 from agentjobs_worker.link.publishing import (
     JOB_CREDENTIAL_PREFIX,
-    BasePlatform,
     PlatformError,
-    RepoAddress,
+    fetch_default_branch,
     new_token,
     token_hash,
 )
-from agentjobs_worker.link.store import Database, Row
+from agentjobs_worker.link.store import Database
 from agentjobs_worker.run.context import JobTools
 
 # A repository whose environment no job has used since is not built again after a push.
@@ -43,15 +40,6 @@ _FAILURES = (
     *(EnvironmentFailed, ConfigurationError, ImageError),
     *(BaseBranchMissing, RepoUnavailable, GitError, PlatformError, Problem),
 )
-_RECENTLY_USED = """
-SELECT r.id, r.organization_id, r.default_branch, r.head_commit FROM repos r
-WHERE r.disconnected_at IS NULL AND r.head_commit <> '' AND r.id IN (
-  SELECT b.repo_id FROM environment_builds b WHERE b.location = :location AND b.state = 'ready'
-  AND COALESCE(b.used_at, b.finished_at) > :since)
-AND NOT EXISTS (
-  SELECT 1 FROM environment_builds b WHERE b.repo_id = r.id AND b.location = :location
-  AND b.state IN ('queued', 'building', 'ready') AND b.commit_id IN ('', r.head_commit))
-"""
 
 
 @dataclasses.dataclass(slots=True)
@@ -92,10 +80,9 @@ class RequestedBuilds:
     async def request_after_pushes(self) -> None:
         """Once for each new head of a default branch whose environment is in use."""
         since = await self._db.clock_ms() - RECENT_MS
-        rows = await self._db.fetch_all(
-            _RECENTLY_USED, location=self.environments.location, since=since
-        )
-        for row in rows:
+        for row in await build_queries.list_changed_repos(
+            self._db, self.environments.location, since
+        ):
             if self._checked.get(row["id"]) != row["head_commit"]:
                 self._checked[row["id"]] = row["head_commit"]
                 await self._db.transact(
@@ -111,9 +98,8 @@ class RequestedBuilds:
 
     async def _start(self, build: Build, credential: str) -> asyncio.Task[None] | None:
         """None if there is nothing to build."""
-        repo = await self._repo(build.repo_id)
-        commit = await self._fetch(repo, credential)
-        requested = await self._request(repo, commit)
+        commit = await fetch_default_branch(self.tools.service, build.repo_id, credential)
+        requested = await self._request(build.repo_id, commit)
         request = requested.request
         if not request.needs_build:
             raise EnvironmentFailed(
@@ -139,39 +125,11 @@ class RequestedBuilds:
         hooks = build_hooks(self._db, build.repo_id, request, self.environments.location)
         return self.environments.start_build(task, hooks)
 
-    async def _repo(self, repo_id: str) -> Row:
-        row = await self._db.fetch_one(
-            "SELECT r.id, r.full_name, r.platform, r.connection_id, r.external_id,"
-            " r.default_branch, r.head_commit, o.name AS organization"
-            " FROM repos r JOIN organizations o ON o.id = r.organization_id"
-            " WHERE r.id = :id AND r.disconnected_at IS NULL",
-            id=repo_id,
-        )
-        if row is None:
-            raise EnvironmentFailed("The repository is disconnected.")
-        return row
-
-    async def _fetch(self, repo: Row, credential: str) -> str:
-        address = RepoAddress(
-            repo["organization"], repo["full_name"], repo["id"], repo["external_id"] or ""
-        )
-        adapter: BasePlatform | None
-        if repo["connection_id"] is None:
-            adapter = self.tools.service.builtin_adapters.get(repo["platform"])
-        else:
-            adapter = await self.tools.service.platforms.adapter_for(repo["connection_id"])
-        if adapter is None:
-            raise EnvironmentFailed("The repository is disconnected.")
-        async with adapter.open_remote(address, credential) as remote:
-            return await self.tools.mirrors.fetch_commit(
-                repo["id"], remote, branch=repo["default_branch"], known_head=repo["head_commit"]
-            )
-
-    async def _request(self, repo: Row, commit: str) -> RequestedEnvironment:
-        mirror = self.tools.mirrors.path(repo["id"])
-        summary = await self.tools.commit_summaries.load(mirror, repo["id"], commit)
+    async def _request(self, repo_id: str, commit: str) -> RequestedEnvironment:
+        mirror = self.tools.mirrors.path(repo_id)
+        summary = await self.tools.commit_summaries.load(mirror, repo_id, commit)
         configuration = summary.parse_configuration()
-        return await load_request(self._db, repo["id"], mirror, commit, summary, configuration)
+        return await load_request(self._db, repo_id, mirror, commit, summary, configuration)
 
     async def _is_current(
         self, build: Build, requested: RequestedEnvironment, access: SetupAccess

@@ -11,6 +11,7 @@ from agentjobs_runtime.loop import Loop, PeriodicLoop, first_of, keep_alive, run
 from agentjobs_runtime.open_files import raise_open_files_limit
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Released
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings.digest import configuration_digest
 from agentjobs_worker.link.queue import (
     DeletedReposLoop,
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 # Stores in the worker's registration what it finds.
-WorkerLoop = Callable[[leases.WorkerInfo], Loop]
+WorkerLoop = Callable[[WorkerInfo], Loop]
 
 
 class Worker:
@@ -58,7 +59,7 @@ class Worker:
         self._adopted = adopted
         self._db = tools.context.db
         self._settings = tools.context.settings
-        self._info = leases.WorkerInfo(
+        self._info = WorkerInfo(
             worker_id,
             socket.gethostname(),
             slots,

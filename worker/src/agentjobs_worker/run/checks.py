@@ -7,8 +7,8 @@ import msgspec
 from agentjobs_runtime.protocol.outcomes import JobFailed
 from agentjobs_runtime.protocol.verification import Verification, describe
 from agentjobs_runtime.tracing.spans import traced
-from agentjobs_worker.link.publishing import retry_within_lease
 from agentjobs_worker.link.records import record_verification
+from agentjobs_worker.link.store import retry_within_lease
 from agentjobs_worker.run.active_environment import ActiveEnvironment
 from agentjobs_worker.run.agent_network import connect_task, open_egress
 from agentjobs_worker.run.context import RunContext

@@ -13,11 +13,11 @@ from agentjobs_runtime.protocol.outcomes import Reported
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
-from agentjobs_worker.link.configuration import CommitSummaryCache
-from agentjobs_worker.link.logs import LogWriter
+from agentjobs_worker.link.commits import CommitSummaryCache
 from agentjobs_worker.link.models import Prices
 from agentjobs_worker.link.publishing import FinishedWork, RunPhases, ServiceRun, ServiceTools
 from agentjobs_worker.link.queue import JobsContext
+from agentjobs_worker.link.records import LogWriter
 from agentjobs_worker.link.store import Database
 from agentjobs_worker.run.spare_sandboxes import SpareSandboxes
 from agentjobs_worker.sandbox.protocol import RunOwner, Sandbox

@@ -11,9 +11,20 @@ from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.images.errors import ImageError, RegistryUnavailable
 from agentjobs_runtime.environments.images.model import Image, RegistryCredential
 from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.environments.records import (
+    OUTAGE_HOLD_MS,
+    EnvironmentView,
+    NewBuild,
+    hold_key,
+)
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
-from agentjobs_runtime.protocol.outcomes import EnvironmentFailed, EnvironmentHold, JobFailed
+from agentjobs_runtime.protocol.outcomes import (
+    MAX_OUTAGE_MS,
+    EnvironmentFailed,
+    EnvironmentHold,
+    JobFailed,
+)
 from agentjobs_worker.environments.build import BuildTask
 from agentjobs_worker.environments.choice import (
     EnvironmentChoice,
@@ -24,16 +35,14 @@ from agentjobs_worker.environments.holding import build_hooks
 from agentjobs_worker.environments.snapshots import StoredSnapshot
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
 from agentjobs_worker.link.environments import (
-    NewBuild,
     RequestedEnvironment,
     builds,
     load_setup_access,
     open_proxy_secrets,
     open_registry_credentials,
 )
-from agentjobs_worker.link.publishing import retry_within_lease
-from agentjobs_worker.link.queue import MAX_OUTAGE_MS, OUTAGE_HOLD_MS, EnvironmentView, hold_key
 from agentjobs_worker.link.records import record_environment
+from agentjobs_worker.link.store import retry_within_lease
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.plan import RunPlan
 

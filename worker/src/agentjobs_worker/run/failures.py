@@ -28,10 +28,11 @@ from agentjobs_runtime.protocol.outcomes import (
     Released,
     Unreachable,
 )
+from agentjobs_runtime.repo_configuration import ConfigurationError
 from agentjobs_worker.environments.choice import EnvironmentNotReady
-from agentjobs_worker.link.configuration import ConfigurationError, IndexFailure
 from agentjobs_worker.link.publishing import (
     CLOSED_DELAY_MS,
+    IndexFailure,
     PlatformError,
     TicketNotFound,
     TrackerUnavailable,

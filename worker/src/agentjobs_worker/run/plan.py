@@ -8,14 +8,10 @@ import msgspec
 
 from agentjobs_runtime.agents.definitions import Agent, OnVerifyFailure
 from agentjobs_runtime.environments.setup_scripts import named_scripts
+from agentjobs_runtime.money import nanousd
 from agentjobs_runtime.outbound.guard.host_patterns import narrow_patterns
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
-from agentjobs_worker.link.configuration import (
-    Configuration,
-    ConfigurationError,
-    RunConfiguration,
-    nanousd,
-)
+from agentjobs_runtime.repo_configuration import Configuration, ConfigurationError, RunConfiguration
 from agentjobs_worker.link.publishing import PullOptions
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentjobs_runtime.agents.prompt import JobDetails, PreviousPull, TicketText
 from agentjobs_worker.agents.invocation import prepare_run
-from agentjobs_worker.link.configuration import CommitSummary
+from agentjobs_worker.link.commits import CommitSummary
 from agentjobs_worker.link.publishing import FoundTicket
 from agentjobs_worker.run.context import AGENT_STEP, RunContext
 from agentjobs_worker.run.plan import RunPlan

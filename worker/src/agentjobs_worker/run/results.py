@@ -12,9 +12,8 @@ from agentjobs_runtime.agents.artifacts import Artifacts, read_artifacts
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.protocol.disk_space import is_lack_of_space
 from agentjobs_runtime.threads import run_in_thread
-from agentjobs_worker.link.publishing import retry_within_lease
 from agentjobs_worker.link.records import store_artifacts, store_diff
-from agentjobs_worker.link.store import ClaimLost, StoreError
+from agentjobs_worker.link.store import ClaimLost, StoreError, retry_within_lease
 from agentjobs_worker.run.context import RunContext
 
 _MAX_NAMED = 5

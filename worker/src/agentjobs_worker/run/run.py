@@ -11,9 +11,10 @@ from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.agents.report import read_report
 from agentjobs_runtime.protocol.outcomes import Completed, JobFailed, Kept, Outcome, Reported
 from agentjobs_runtime.protocol.verification import Verification
+from agentjobs_runtime.repo_configuration import Configuration
 from agentjobs_runtime.threads import run_in_thread
 from agentjobs_runtime.tracing.spans import traced_entry
-from agentjobs_worker.link.configuration import CommitSummary, Configuration
+from agentjobs_worker.link.commits import CommitSummary
 from agentjobs_worker.link.environments import load_request
 from agentjobs_worker.link.publishing import (
     FinishedWork,

@@ -143,7 +143,7 @@ async def set_auto_trigger(admin: Admin, name: Name, severity: Severity = None) 
 
 
 def _amounts(budget: "Budget") -> dict[str, float | None]:
-    from agentjobs.organizations.budgets import usd
+    from agentjobs_runtime.money import usd
 
     return {
         "daily_budget_usd": usd(budget.daily_nanousd),
@@ -152,7 +152,7 @@ def _amounts(budget: "Budget") -> dict[str, float | None]:
 
 
 def _amount_texts(budget: "Budget") -> tuple[str | None, str | None]:
-    from agentjobs.organizations.budgets import usd_text
+    from agentjobs_runtime.money import usd_text
 
     return usd_text(budget.daily_nanousd), usd_text(budget.job_nanousd)
 

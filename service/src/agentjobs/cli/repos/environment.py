@@ -94,8 +94,8 @@ async def _set_definition(
 
 
 def _read_definition(file: str) -> "EnvironmentDefinition":
-    from agentjobs.repos.configuration import MAX_BYTES
     from agentjobs.repos.environment_text import parse_environment
+    from agentjobs_runtime.repo_configuration import MAX_BYTES
 
     # One byte more than allowed, so that a longer file fails instead of being cut.
     if file == _STANDARD_INPUT:

@@ -22,9 +22,9 @@ from agentjobs.cli.repos.environment import environment
 from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
-    from agentjobs.environments.build_queries import Build
     from agentjobs.jobs.environments.status import EnvironmentStatus
     from agentjobs.repos.queries import RepoView
+    from agentjobs_runtime.environments.records import Build
 
 NoWait = Annotated[
     bool, typer.Option("--no-wait", help="Only request the build; a worker runs it.")

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentjobs.environments.build_queries import Build
     from agentjobs.jobs.environments.status import EnvironmentStatus
+    from agentjobs_runtime.environments.records import Build
 
 SOURCES = {
     "service": "set in the service, which wins over the repository's files",

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agentjobs.repos.fixture_patterns import DEFAULT_FIXTURES
 from agentjobs_dependencies.model import Dependency
-from agentjobs_runtime.repo_files.patterns import fold_path, parse_patterns
+from agentjobs_runtime.repo_files.patterns import DEFAULT_FIXTURES, fold_path, parse_patterns
 
 
 def mark_fixtures(
@@ -28,7 +27,7 @@ def _fixture_patterns(configuration: bytes | None) -> tuple[str, ...]:
     if not configuration or b"fixtures" not in configuration:
         return DEFAULT_FIXTURES
     # Takes as long as all other imports of the index process together.
-    from agentjobs.repos.configuration import (  # noqa: PLC0415 - see above
+    from agentjobs_runtime.repo_configuration import (  # noqa: PLC0415 - see above
         ConfigurationError,
         parse_configuration,
     )

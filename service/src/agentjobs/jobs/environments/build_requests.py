@@ -1,10 +1,11 @@
 """Requests a build of a repository's environment, as people and their admins do."""
 
-from agentjobs.environments.builds import NewBuild, request_build
+from agentjobs.environments.builds import request_build
 from agentjobs.environments.repo_settings import retire
 from agentjobs.organizations import audit
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database, Transaction
+from agentjobs_runtime.environments.records import NewBuild
 
 
 async def request_environment_build(

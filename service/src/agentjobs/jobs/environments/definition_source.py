@@ -11,7 +11,6 @@ from agentjobs.environments.repo_settings import RepoSettings, load_repo_setting
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.jobs.environments.request import load_request
 from agentjobs.local_git.repositories import path as git_path
-from agentjobs.repos.configuration import ConfigurationError
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
@@ -20,6 +19,7 @@ from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.git.refs import HEADS, resolve
 from agentjobs_runtime.mirrors.errors import RepoUnavailable
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_runtime.repo_configuration import ConfigurationError
 
 # `unknown`: the repository's files are not on this machine, or cannot be read.
 Source = Literal["service", "file", "devcontainer", "none", "unknown"]

@@ -8,7 +8,6 @@ import msgspec
 
 from agentjobs.environments.repo_settings import RepoSettings, load_repo_settings
 from agentjobs.inventory.commit_summary import CommitSummary
-from agentjobs.repos.configuration import Configuration
 from agentjobs.store.database import Database
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.devcontainer import DevcontainerError, parse_devcontainer
@@ -16,6 +15,7 @@ from agentjobs_runtime.environments.key import MAX_FILES, CacheFile, Environment
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.git.trees import REGULAR, list_tree
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_runtime.repo_configuration import Configuration
 from agentjobs_runtime.repo_files.patterns import fold_path, parse_patterns
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.environments import build_queries
-from agentjobs.environments.build_queries import Build
 from agentjobs.jobs.environments.definition_source import DefinitionInEffect, load_definition
 from agentjobs.jobs.queue.fleet import silent_ms
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.environments.records import Build
 from agentjobs_runtime.settings import Settings
 
 

@@ -6,15 +6,10 @@ Afterwards workers at the location of the snapshot may claim them first.
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.environments.records import OUTAGE_HOLD_MS
 from agentjobs_runtime.protocol.outcomes import EnvironmentHold
 
-# Outlasts several renewals, so that a worker that dies delays a job by half a minute.
-BUILD_HOLD_MS = 30_000
-# How long others leave a job to a worker that has its environment.
-PREFERENCE_MS = 5_000
-# While a registry does not respond.
-OUTAGE_HOLD_MS = 60_000
-
+_ALIVE_MS = 30_000
 
 # An SQL condition with the parameter `now`: the environment of the job with the row `{job}` of
 # job_queue is being built.
@@ -22,10 +17,6 @@ IS_BUILDING = (
     "EXISTS (SELECT 1 FROM environment_holds h WHERE h.key = {job}.environment_key"
     f" AND h.location IS NULL AND h.held_until > {DATABASE_NOW})"
 )
-
-
-def hold_key(repo_id: str, request_key: str) -> str:
-    return f"{repo_id}:{request_key}"
 
 
 def waits_for_environment(job: str) -> str:
@@ -74,6 +65,17 @@ async def was_held_for(db: Database, key: str, location: str) -> bool:
         "SELECT 1 FROM environment_holds WHERE key = :key AND location = :location",
         key=key,
         location=location,
+    )
+    return row is not None
+
+
+async def is_worker_alive(db: Database, location: str) -> bool:
+    """Whether a worker there claims jobs."""
+    row = await db.fetch_one(
+        "SELECT 1 FROM workers WHERE location = :location AND drain_requested_at IS NULL"
+        f" AND heartbeat_at > {DATABASE_NOW} - {_ALIVE_MS}",
+        location=location,
+        now=now_ms(),
     )
     return row is not None
 

@@ -7,7 +7,7 @@ from agentjobs.jobs.queue.lost_claims import (
     MIN_EXHAUSTED_MS,
     record_lost_sandbox,
 )
-from agentjobs.jobs.queue.platform_outages import MAX_OUTAGE_MS, record_outage
+from agentjobs.jobs.queue.platform_outages import record_outage
 from agentjobs.jobs.queue.transition import (
     Change,
     apply,
@@ -20,6 +20,7 @@ from agentjobs.jobs.states import RUNNING
 from agentjobs.store.database import Row, Transaction
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import (
+    MAX_OUTAGE_MS,
     DiskFull,
     EnvironmentHold,
     Interrupted,

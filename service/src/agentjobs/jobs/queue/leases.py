@@ -7,8 +7,8 @@ from agentjobs.jobs.queue.lost_claims import mark_alive
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import clock_ahead_seconds
-from agentjobs_runtime.free_space import DiskSpace
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 
 # Keys among the reasons of agents that no agent has as its ID: a wrong clock, and a reason that
 # concerns all agents.
@@ -26,33 +26,6 @@ _RENEW = BatchStatement(
     many="UPDATE job_queue SET lease_expires_at = v.until FROM {rows} WHERE job_id = v.id"
     f" AND fence = v.held_fence AND lease_owner = v.worker_id {_RENEWED}",
 )
-
-
-class WorkerInfo(msgspec.Struct):
-    """A registered worker. `agents` can run on it; `unready` has the reasons for the others.
-
-    While its disk is full, or its sandbox has a problem, none can run.
-    """
-
-    id: str
-    hostname: str
-    slots: int
-    agents: list[str]
-    unready: dict[str, str] = {}
-    is_disk_full: bool = False
-    # Of its data directory; None before the first look at it.
-    disk_space: DiskSpace | None = None
-    # How much longer its leases are than the setting, because its machine is starved.
-    extra_lease_seconds: float = 0.0
-    # Why it cannot start a sandbox now; empty if it can.
-    sandbox_problem: str = ""
-    # How far its clock is ahead of the database's, if that is too much.
-    clock_ahead_seconds: int | None = None
-    version: str = ""
-    configuration_digest: str = ""
-    tags: list[str] = []
-    # Of its data directory, which has the snapshots of environments.
-    location: str = ""
 
 
 class Unreadiness(msgspec.Struct, frozen=True):

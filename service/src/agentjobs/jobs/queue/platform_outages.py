@@ -10,12 +10,10 @@ from collections.abc import Iterable
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.leases import backoff_ms
-from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.protocol.claimed_job import LOCAL, REFUSED
 from agentjobs_runtime.protocol.outcomes import Outage
 
-# A job whose platform is unreachable for longer fails.
-MAX_OUTAGE_MS = DAY_MS
 _FIRST_RETRY_MS = 5_000
 _MAX_RETRY_MS = 60_000
 _MAX_REQUESTED_MS = 900_000

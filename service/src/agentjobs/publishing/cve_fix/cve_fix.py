@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.advisories.registries.hosts import hosts_for
 from agentjobs.jobs.auto_trigger_rows import take_over_fixes
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.cve_fix.exposure import Exposure, read_exposure
@@ -24,6 +23,7 @@ from agentjobs.publishing.hosted_repo import HostedRepo
 from agentjobs_dependencies.version_choice import choose_versions
 from agentjobs_runtime.agents.definitions import CVE_FIXER
 from agentjobs_runtime.git.remote import strip_credentials
+from agentjobs_runtime.outbound.registry_hosts import hosts_for
 from agentjobs_runtime.settings.registries import ECOSYSTEMS
 
 # The agent takes the first that suits the project.

@@ -6,7 +6,7 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.jobs.override_schema import override_schema
-from agentjobs.organizations.budgets import read_budget, usd
+from agentjobs.organizations.budgets import read_budget
 from agentjobs.web.api.auth import unauthorized
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.pagination import Cursors, NextCursor, PageQuery
@@ -14,6 +14,7 @@ from agentjobs.web.api.query import read_query
 from agentjobs.workers.agents import is_agent_id
 from agentjobs_runtime.agents.definitions import Agent, ResultKind
 from agentjobs_runtime.json_fields import copy_fields, doc, known_values
+from agentjobs_runtime.money import usd
 from agentjobs_runtime.problems import Problem
 
 _CURSORS = Cursors("agents", is_agent_id)

@@ -6,11 +6,12 @@ import msgspec
 from starlette.responses import Response
 
 from agentjobs.organizations.api_keys import SCOPES, find_key
-from agentjobs.organizations.budgets import read_budget, usd
+from agentjobs.organizations.budgets import read_budget
 from agentjobs.web.api.auth import unauthorized
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs_runtime.clock import iso_utc_or_none
 from agentjobs_runtime.json_fields import Timestamp, doc, known_values
+from agentjobs_runtime.money import usd
 
 
 class OrganizationView(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from agentjobs.jobs.steps.rows import StoredStep, read_steps
 from agentjobs.jobs.views.queries import ensure_job
-from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.jobs import job_id_of
 from agentjobs.web.api.pagination import Cursor, Cursors, NextCursor
@@ -17,6 +16,7 @@ from agentjobs.web.api.query import read_query
 from agentjobs_runtime.agents.steps import StepKind, StepState
 from agentjobs_runtime.clock import iso_utc
 from agentjobs_runtime.json_fields import Count, Timestamp, copy_fields, doc, known_values
+from agentjobs_runtime.money import NANOUSD_PER_USD
 
 _CURSORS = Cursors("steps", re.compile("[1-9][0-9]{0,14}").fullmatch)
 

@@ -10,13 +10,13 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from agentjobs.jobs.views.usage import MAX_GROUPS, OTHER, GroupBy, Sums, read_usage, total_of
-from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.times import TimeText, parse_time, time_faults
 from agentjobs_runtime.clock import DAY_MS, iso_utc
 from agentjobs_runtime.json_fields import Count, Timestamp, copy_fields, doc
+from agentjobs_runtime.money import NANOUSD_PER_USD
 from agentjobs_runtime.problems import Fault
 
 MAX_DAYS = 366

@@ -2,11 +2,12 @@
 
 from starlette.responses import Response
 
-from agentjobs.jobs.queue.leases import WorkerInfo, list_workers
+from agentjobs.jobs.queue.leases import list_workers
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.clock import DAY_MS
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 
 _RECENT_DAYS = 30
 # A worker that has not sent a heartbeat for this many leases is considered gone.

@@ -11,7 +11,6 @@ from starlette.responses import Response
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines
 from agentjobs.jobs.views.statistics import Figures, Overview, Span
-from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.web.dashboard.attention import load_attention
 from agentjobs.web.dashboard.checklist import load_checklist
 from agentjobs.web.dashboard.live import live_fragments
@@ -22,6 +21,7 @@ from agentjobs.web.dashboard.plots.scale import Unit
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.zones import period_label, whole_hours_ahead
 from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.money import NANOUSD_PER_USD
 
 _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
 # Values of the delivery log's filter.

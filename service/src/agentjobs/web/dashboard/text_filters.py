@@ -8,9 +8,9 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from agentjobs.organizations.budgets import NANOUSD_PER_USD
 from agentjobs.web.dashboard.zones import local_time
 from agentjobs_runtime.clock import iso_utc, now_ms
+from agentjobs_runtime.money import NANOUSD_PER_USD
 
 NOTHING = "\N{EN DASH}"
 

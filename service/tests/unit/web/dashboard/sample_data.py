@@ -5,7 +5,7 @@ from shutil import copytree
 
 import msgspec
 
-from agentjobs.environments.builds import Finished, NewBuild, begin_build, finish_build
+from agentjobs.environments.builds import begin_build, finish_build
 from agentjobs.environments.repo_settings import set_definition
 from agentjobs.environments.secret_definition import SecretDefinition
 from agentjobs.environments.secrets import set_environment_secret
@@ -24,6 +24,7 @@ from agentjobs.webhooks.registration import add_endpoint
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.key import EnvironmentRequest
+from agentjobs_runtime.environments.records import Finished, NewBuild
 from agentjobs_runtime.identifiers import new_id
 from service.tests.unit.web.dashboard.index_data import ADVISORY, MODULE, insert_index
 from service.tests.unit.web.dashboard.job_data import PUBLIC_URL, insert_jobs

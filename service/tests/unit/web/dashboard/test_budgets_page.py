@@ -2,10 +2,11 @@
 
 import pytest
 
-from agentjobs.organizations.budgets import NANOUSD_PER_USD, Budget, find_budget, set_budget
+from agentjobs.organizations.budgets import Budget, find_budget, set_budget
 from agentjobs.store.database import Transaction
 from agentjobs.web.dashboard.settings.budgets import today_of
 from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
+from agentjobs_runtime.money import NANOUSD_PER_USD
 from service.tests.unit.web.dashboard.browser import PAYLOAD
 from service.tests.unit.web.dashboard.conftest import Dashboard
 

@@ -4,12 +4,13 @@ import msgspec
 import pytest
 
 from agentjobs.fleet.processes import ProcessInfo, record_heartbeat
-from agentjobs.jobs.queue.leases import WorkerInfo, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.operators import add_operator
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.pauses import load_pauses
 from agentjobs_runtime.free_space import DiskSpace
+from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from service.tests.unit.web.dashboard.browser import PAYLOAD, Browser
 from service.tests.unit.web.dashboard.conftest import Dashboard
 from service.tests.unit.web.dashboard.event_streams import listen

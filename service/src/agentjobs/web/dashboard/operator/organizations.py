@@ -15,13 +15,14 @@ from agentjobs.jobs.views.organization_lines import (
     find_organization_line,
     list_organization_lines,
 )
-from agentjobs.organizations.budgets import NO_LIMIT, set_budget, usd_text
+from agentjobs.organizations.budgets import NO_LIMIT, set_budget
 from agentjobs.organizations.organizations import set_plan
 from agentjobs.organizations.pauses import pause, resume
 from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
+from agentjobs_runtime.money import usd_text
 from agentjobs_runtime.problems import Problem
 
 PATH = "/operator"

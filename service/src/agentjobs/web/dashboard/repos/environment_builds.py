@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 from starlette.responses import Response
 
-from agentjobs.environments.build_queries import Build, find_build, read_log
+from agentjobs.environments.build_queries import find_build, read_log
 from agentjobs.environments.builds import TOPIC, log_topic
 from agentjobs.jobs.environments.build_requests import request_environment_build
 from agentjobs.jobs.environments.definition_source import DefinitionInEffect, load_definition
@@ -23,6 +23,7 @@ from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.ansi import AnsiLines, PlainLines
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
+from agentjobs_runtime.environments.records import Build
 from agentjobs_runtime.problems import Problem
 
 _PARTS = ("builds", "build", "log")

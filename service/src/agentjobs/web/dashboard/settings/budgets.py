@@ -11,14 +11,13 @@ from agentjobs.organizations.budgets import (
     list_daily_spending,
     parse_usd,
     set_budget,
-    usd,
-    usd_text,
 )
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.plots.plots import Plot, PlotSeries, bars
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
+from agentjobs_runtime.money import usd, usd_text
 from agentjobs_runtime.problems import Problem
 
 _PATH = "/settings/budgets"

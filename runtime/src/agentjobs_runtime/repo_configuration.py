@@ -10,12 +10,11 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from agentjobs.repos.fixture_patterns import DEFAULT_FIXTURES
 from agentjobs_runtime.agents.definitions import OnVerifyFailure
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.validation import DefinitionError, convert_definition
 from agentjobs_runtime.outbound.guard.host_patterns import parse_pattern
-from agentjobs_runtime.repo_files.patterns import parse_patterns
+from agentjobs_runtime.repo_files.patterns import DEFAULT_FIXTURES, parse_patterns
 from agentjobs_runtime.repo_files.rules import format_paths
 from agentjobs_runtime.repo_files.service_files import ServiceFile
 from agentjobs_runtime.toml_lines import ValuePath, find_line

@@ -1,6 +1,6 @@
 """The log of a build: redacted and bounded."""
 
-from agentjobs.environments.builds import MAX_LOG_CHARACTERS
+from agentjobs_runtime.environments.records import MAX_LOG_CHARACTERS
 from agentjobs_worker.environments import build_log
 from agentjobs_worker.environments.build_log import MAX_OUTPUT_BYTES, BuildLog
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from agentjobs.repos.configuration import (
+from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
+from agentjobs_runtime.repo_configuration import (
     MAX_BYTES,
     Configuration,
     ConfigurationError,
     RunConfiguration,
     parse_configuration,
 )
-from agentjobs_runtime.environments.definition import EnvironmentDefinition, ServiceDefinition
 
 WHOLE = b"""\
 verify = "make test"

@@ -1,0 +1,12 @@
+"""What commits contain.
+
+This module is one of those through which the worker reaches the service: the protocol between both
+replaces them.
+"""
+
+from agentjobs.inventory.commit_summary import CommitSummary, CommitSummaryCache
+
+__all__ = [
+    "CommitSummary",
+    "CommitSummaryCache",
+]
