@@ -42,8 +42,8 @@ _HEADERS = json.dumps([["Content-Type", "application/json"], ["X-Service-Event",
 
 _COLUMNS = {
     "organizations": "id name plan created_at",
-    "repos": "id organization_id full_name platform source default_branch head_commit index_status"
-    " line_count created_at",
+    "repos": "id organization_id full_name platform source default_branch head_commit created_at",
+    "repo_index": "repo_id status line_count",
     "jobs": "id organization_id repo_id repo agent ticket_id config_override status created_at"
     " queued_at started_at completed_at branch base_commit head_commit pr_url pr_number error_code"
     " error_message usage prompt created_by created_by_name last_sequence",
@@ -99,6 +99,7 @@ class History:
         rows: dict[str, tuple[Callable[[int], Row], int]] = {
             "organizations": (self._organization, 2),
             "repos": (self._repo, len(_REPOS)),
+            "repo_index": (lambda number: (f"repo_{number}", "ready", 12_345), len(_REPOS)),
             "jobs": (self._job, JOBS),
             "job_spending": (lambda number: (self.job_id(number), 12_345_678), JOBS),
             "job_logs": (self._log, _LOG_CHUNKS),
@@ -128,8 +129,7 @@ class History:
 
     def _repo(self, number: int) -> Row:
         return (
-            f"repo_{number}", ORGANIZATION_ID, _REPOS[number], "local", "", "main", self.base,
-            "ready", 12_345, 0,
+            f"repo_{number}", ORGANIZATION_ID, _REPOS[number], "local", "", "main", self.base, 0,
         )  # fmt: skip
 
     def _job(self, number: int) -> Row:

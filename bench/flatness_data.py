@@ -53,8 +53,12 @@ _STATEMENTS = (
     ),
     (
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, created_at) SELECT 'repo_' || number, 'org_' || number,"
-        f" '{REPO}', 'local', '', 'main', '1', 'ready', 0 FROM steps WHERE number <= {OTHERS}"
+        " head_commit, created_at) SELECT 'repo_' || number, 'org_' || number,"
+        f" '{REPO}', 'local', '', 'main', '1', 0 FROM steps WHERE number <= {OTHERS}"
+    ),
+    (
+        "INSERT INTO repo_index (repo_id, status) SELECT 'repo_' || number, 'ready'"
+        f" FROM steps WHERE number <= {OTHERS}"
     ),
     (
         "INSERT INTO webhook_endpoints (id, organization_id, url, events, sealed, key_id,"

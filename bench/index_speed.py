@@ -106,15 +106,18 @@ async def _connect(db: Database, head: str) -> None:
 async def _insert(tx: Transaction, owner: str, head: str) -> None:
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, created_at, next_pull_number)"
-        " VALUES ('repo_x', :owner, 'bench/large', 'local', '', 'main', :head, 'indexing', 1, 1)",
+        " head_commit, created_at)"
+        " VALUES ('repo_x', :owner, 'bench/large', 'local', '', 'main', :head, 1)",
         owner=owner,
         head=head,
     )
 
 
 async def _make_due(tx: Transaction) -> None:
-    await tx.execute("UPDATE repos SET index_due_at = 1")
+    await tx.execute(
+        "INSERT INTO index_queue (repo_id, due_at) VALUES ('repo_x', 1)"
+        " ON CONFLICT (repo_id) DO UPDATE SET due_at = 1"
+    )
 
 
 def _cat_file(subject: Subject) -> float:

@@ -56,13 +56,13 @@ def write_platform(data_dir: Path) -> tuple[str, str]:
             "source": "",
             "default_branch": "main",
             "head_commit": "",
-            "index_status": "indexing",
             "connection_id": connection_id,
             "external_id": "7",
-            "sync_failures": 3,
-            "sync_error": "It is not there any more, or not shown to this connection.",
         }
         _insert(database, "repos", repo)
+        error = "It is not there any more, or not shown to this connection."
+        _insert(database, "repo_sync", {"repo_id": repo_id, "error": error})
+        _insert(database, "sync_queue", {"repo_id": repo_id, "failures": 3})
         pull = {
             "repo_id": repo_id,
             "number": 1,

@@ -144,7 +144,10 @@ class BrowserTestService:
         """Whether all pushed commits are indexed and scanned."""
         database = self.service.data_dir / "agentjobs.db"
         with closing(sqlite3.connect(database)) as connection:
-            waiting = "SELECT COUNT(*) FROM repos WHERE index_due_at > 0 OR scan_due_at > 0"
+            waiting = (
+                "SELECT (SELECT COUNT(*) FROM scan_queue WHERE due_at > 0)"
+                " + (SELECT COUNT(*) FROM index_queue WHERE due_at > 0)"
+            )
             (count,) = connection.execute(waiting).fetchone()
         return count == 0
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
+from tests.support.repo_rows import update_repos
 
 ORGANIZATION = "org_acme"
 # Ecosystem, name and version.
@@ -40,13 +41,14 @@ async def set_dependencies(tx: Transaction, repo_id: str, packages: Sequence[Pac
 
 async def due_scans(db: Database) -> list[str]:
     rows = await db.fetch_all(
-        "SELECT id FROM repos WHERE scan_due_at <= :now ORDER BY id", now=now_ms() + 1
+        "SELECT repo_id AS id FROM scan_queue WHERE due_at <= :now ORDER BY repo_id",
+        now=now_ms() + 1,
     )
     return [row["id"] for row in rows]
 
 
 async def make_due(tx: Transaction, repo_id: str) -> None:
-    await tx.execute("UPDATE repos SET scan_due_at = 1 WHERE id = :id", id=repo_id)
+    await update_repos(tx, "scan_due_at = 1", "r.id = :id", id=repo_id)
 
 
 async def _insert(tx: Transaction, organization_id: str, repo_id: str, full_name: str) -> None:
@@ -57,10 +59,12 @@ async def _insert(tx: Transaction, organization_id: str, repo_id: str, full_name
     )
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, indexed_commit, created_at) VALUES (:id, :organization_id,"
-        " :full_name, 'local', '', 'main', :commit, 'ready', :commit, 0)",
+        " head_commit, created_at) VALUES (:id, :organization_id,"
+        " :full_name, 'local', '', 'main', :commit, 0)",
         id=repo_id,
         organization_id=organization_id,
         full_name=full_name,
         commit="0" * 40,
     )
+    assignments = "index_status = 'ready', indexed_commit = :commit"
+    await update_repos(tx, assignments, "r.id = :id", id=repo_id, commit="0" * 40)

@@ -27,6 +27,7 @@ from agentjobs_runtime.outbound.guard.sessions import new_session
 from agentjobs_runtime.settings import load
 from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
+from tests.support.repo_rows import update_repos
 
 # Registries may have private addresses on the machine of the tests.
 _ANY_ADDRESS = ("0.0.0.0/0", "::/0")
@@ -91,7 +92,7 @@ async def _trigger_jobs(
 
 
 async def _make_due(tx: Transaction, head_commit: str) -> None:
-    await tx.execute("UPDATE repos SET index_due_at = 1, head_commit = :head", head=head_commit)
+    await update_repos(tx, "index_due_at = 1, head_commit = :head", head=head_commit)
 
 
 async def _claim_all(harness: JobHarness, tools: Any) -> list[ServiceRun]:

@@ -97,14 +97,18 @@ async def insert_repo(
 ) -> None:
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, created_at) VALUES (:id, :organization_id, :full_name,"
-        " 'local', '', 'main', :head_commit, :index_status, :now)",
-        id=new_id("repo"),
+        " head_commit, created_at) VALUES (:id, :organization_id, :full_name,"
+        " 'local', '', 'main', :head_commit, :now)",
+        id=(repo_id := new_id("repo")),
         organization_id=organization_id,
         full_name=full_name,
         head_commit="0" * 40,
-        index_status=index_status,
         now=now_ms(),
+    )
+    await tx.execute(
+        "INSERT INTO repo_index (repo_id, status) VALUES (:id, :status)",
+        id=repo_id,
+        status=index_status,
     )
 
 

@@ -17,6 +17,7 @@ from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.settings import Settings, load
 from tests.support.git_commands import commit_files, git_output, make_repository
+from tests.support.repo_rows import SELECT, update_repos
 
 PUBLIC_URL = "https://jobs.example"
 CREDENTIAL = "ajt_the-one-that-is-valid"
@@ -91,7 +92,7 @@ class Platform:
         return credential
 
     async def repo_row(self) -> dict[str, object]:
-        row = await self.db.fetch_one("SELECT * FROM repos WHERE id = :id", id=self.repo.repo_id)
+        row = await self.db.fetch_one(f"{SELECT} WHERE r.id = :id", id=self.repo.repo_id)
         assert row is not None
         return dict(row)
 
@@ -114,8 +115,8 @@ async def _insert_repo(
 ) -> None:
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, created_at)"
-        " VALUES (:id, :organization_id, :full_name, 'local', '', :branch, :head, 'ready', :now)",
+        " head_commit, created_at)"
+        " VALUES (:id, :organization_id, :full_name, 'local', '', :branch, :head, :now)",
         id=repo.repo_id,
         organization_id=organization_id,
         full_name=repo.full_name,
@@ -123,6 +124,7 @@ async def _insert_repo(
         head=head,
         now=now_ms(),
     )
+    await update_repos(tx, "index_status = 'ready'", "r.id = :id", id=repo.repo_id)
 
 
 async def _insert_job(

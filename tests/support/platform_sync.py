@@ -56,6 +56,7 @@ from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import an_agent, claim_job
+from tests.support.repo_rows import SELECT, write_repos
 
 ORGANIZATION = "default"
 SHOP = "41"
@@ -272,16 +273,18 @@ class SyncEnvironment:
         )
         assert [result.problem for result in results] == [None] * len(results)
 
+    async def update_repos(self, assignments: str, where: str = "TRUE", **parameters: Any) -> None:
+        await write_repos(self.db, assignments, where, **parameters)
+
     async def full_sync(self) -> Row:
         """Sync everything, whether or not it is due; returns the shop's row."""
-        await self.execute("UPDATE repos SET whole_due_at = NULL WHERE external_id = :id", id=SHOP)
+        await self.update_repos("whole_due_at = NULL", "r.external_id = :id", id=SHOP)
         return await self.sync()
 
     async def sync(self) -> Row:
         """Sync what hook events named, or everything if a full sync is due."""
-        await self.execute(
-            "UPDATE repos SET sync_due_at = 1, sync_lease_until = NULL WHERE external_id = :id",
-            id=SHOP,
+        await self.update_repos(
+            "sync_due_at = 1, sync_lease_until = NULL", "r.external_id = :id", id=SHOP
         )
         await self.execute("UPDATE platform_connections SET resting_until = NULL")
         assert await self.loop.sync_next()
@@ -294,7 +297,7 @@ class SyncEnvironment:
 
     async def row(self, external_id: str = SHOP) -> Row:
         row = await self.db.fetch_one(
-            "SELECT * FROM repos WHERE external_id = :id AND disconnected_at IS NULL",
+            f"{SELECT} WHERE r.external_id = :id AND r.disconnected_at IS NULL",
             id=external_id,
         )
         assert row is not None

@@ -73,18 +73,6 @@ def test_every_table_is_listed_with_or_without_rows_of_organizations(
             assert columns.isdisjoint({"organization_id", "repo_id", "job_id", "user_id"}), table
 
 
-def test_no_column_is_listed_for_a_package_that_does_not_write_it() -> None:
-    _, shared = _documented()
-    for (table, package), columns in shared.items():
-        written = {
-            column
-            for write in _writes()
-            if (write.table, write.package) == (table, package)
-            for column in write.columns or ()
-        }
-        assert columns == written, (table, package)
-
-
 def test_writes_are_found_in_the_forms_they_have() -> None:
     sql = "UPDATE jobs SET a = CASE WHEN b = 1 THEN 2 END, c = (SELECT d FROM e) WHERE f = 1"
     assert list(_writes_in(sql)) == [("jobs", frozenset({"a", "c"}))]

@@ -10,6 +10,7 @@ from typing import Literal, Protocol, get_args
 import msgspec
 
 from agentjobs.organizations import audit
+from agentjobs.repos.queues import request_scans
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_dependencies.advisories.dependency_matching import Finding
 from agentjobs_runtime.problems import Fault, Problem
@@ -134,7 +135,7 @@ async def end_snoozes(tx: Transaction, now: int) -> None:
     await tx.execute(
         "DELETE FROM finding_decisions WHERE until IS NOT NULL AND until <= :now", now=now
     )
-    await _request_scans(tx, [row["repo_id"] for row in rows], now)
+    await _request_scans(tx, [row["repo_id"] for row in rows])
 
 
 async def keep_decisions(tx: Transaction, repo_id: str, findings: Iterable[Finding]) -> None:
@@ -210,17 +211,12 @@ async def _reopen(
     if not deleted:
         return
     await audit.write(tx, package.organization_id, entry)
-    await _request_scans(tx, [package.repo_id], await tx.clock_ms())
+    await _request_scans(tx, [package.repo_id])
 
 
-async def _request_scans(tx: Transaction, repo_ids: Sequence[str], now: int) -> None:
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :now WHERE id IN (SELECT value FROM each(:ids))"
-        " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL",
-        ids=repo_ids,
-        now=now,
-    )
-    tx.announce("scan", "findings")
+async def _request_scans(tx: Transaction, repo_ids: Sequence[str]) -> None:
+    await request_scans(tx, "r.id IN (SELECT value FROM each(:ids))", ids=repo_ids)
+    tx.announce("findings")
 
 
 async def _rename(tx: Transaction, repo_id: str, row: Row, advisory_id: str) -> None:

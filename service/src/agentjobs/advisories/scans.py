@@ -1,6 +1,6 @@
 """Scans repositories: matches their dependencies with the advisories and stores findings.
 
-`scan_due_at` serves as queue, lease and backoff. Changes of dependencies or advisories set it.
+Changes of dependencies or advisories make a repository due in `scan_queue`.
 """
 
 import asyncio
@@ -13,9 +13,10 @@ from agentjobs.advisories.decisions import end_snoozes
 from agentjobs.advisories.findings import replace_findings
 from agentjobs.advisories.rows import advisories_for
 from agentjobs.inventory.dependencies import dependency_view
+from agentjobs.repos.queues import SCAN, request_scan, request_scans
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import in_transaction
-from agentjobs.store.leases import DueColumn, Lease
+from agentjobs.store.leases import Lease
 from agentjobs_dependencies.advisories.dependency_matching import (
     Finding,
     Package,
@@ -26,7 +27,6 @@ from agentjobs_dependencies.model import Dependency
 from agentjobs_dependencies.version_choice import Choice, VersionChooser, choose_versions
 from agentjobs_runtime.clock import SECOND_MS
 
-DUE = DueColumn("repos", "id", "scan_due_at", 60 * SECOND_MS)
 _BACKOFF_MS = 5 * 60 * SECOND_MS
 # Enough for queued jobs to start, and for registries to recover.
 _RESCAN_MS = 15 * 60 * SECOND_MS
@@ -45,7 +45,7 @@ class ScanClaim:
     def __init__(self, db: Database, scan: DueScan) -> None:
         self._db = db
         self._repo_id = scan.repo_id
-        self._lease = Lease(db, DUE, scan.repo_id, scan.until)
+        self._lease = Lease(db, SCAN, scan.repo_id, scan.until)
 
     async def renew(self) -> bool:
         """True even if a new scan was requested, because this one is still useful."""
@@ -55,8 +55,8 @@ class ScanClaim:
     async def finish(self) -> None:
         await self._lease.release(None)
 
-    async def fail(self, reason: str) -> None:
-        await self._db.transact(_fail, self._repo_id, reason)
+    async def fail(self) -> None:
+        await self._db.transact(request_scan, self._repo_id, _BACKOFF_MS)
 
 
 @in_transaction
@@ -65,56 +65,49 @@ async def claim_due_scan(tx: Transaction, left_out: Collection[str] = ()) -> Due
 
     Those of the organizations `left_out` are not claimed.
     """
+    await end_snoozes(tx, await tx.clock_ms())
     now = await tx.clock_ms()
-    await end_snoozes(tx, now)
     row = await tx.fetch_one(
-        "SELECT id, organization_id FROM repos WHERE scan_due_at IS NOT NULL"
-        " AND scan_due_at <= :now AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
-        " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
-        " ORDER BY scan_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
+        "SELECT r.id, r.organization_id FROM scan_queue q JOIN repos r ON r.id = q.repo_id"
+        " JOIN repo_index i ON i.repo_id = q.repo_id"
+        " WHERE q.due_at IS NOT NULL AND q.due_at <= :now"
+        " AND r.disconnected_at IS NULL AND i.indexed_commit IS NOT NULL"
+        " AND r.organization_id NOT IN (SELECT value FROM each(:left_out))"
+        " ORDER BY q.due_at LIMIT 1 /*postgresql FOR UPDATE OF q SKIP LOCKED */",
         now=now,
         left_out=list(left_out),
     )
     if row is None:
         return None
-    return DueScan(row["id"], row["organization_id"], await DUE.claim(tx, row["id"]))
+    return DueScan(row["id"], row["organization_id"], await SCAN.claim(tx, row["id"]))
 
 
 @in_transaction
 async def make_all_due(tx: Transaction) -> None:
     """Called when a service starts, because an earlier one may have stopped during a scan."""
     # A scan that another process has claimed keeps its lease.
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :now WHERE disconnected_at IS NULL"
-        " AND indexed_commit IS NOT NULL AND scan_due_at IS NULL",
-        now=await tx.clock_ms(),
-    )
-    tx.announce("scan")
+    await request_scans(tx, "TRUE", unless_due=True)
 
 
-async def request_scans(tx: Transaction, ecosystems: Collection[str], delay_ms: int = 0) -> None:
+async def request_ecosystem_scans(
+    tx: Transaction, ecosystems: Collection[str], delay_ms: int = 0
+) -> None:
     """Make repositories due that depend on the ecosystems; a delay applies only if not yet due."""
-    if not ecosystems:
-        return
-    not_due = " AND scan_due_at IS NULL" if delay_ms else ""
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :due_at WHERE disconnected_at IS NULL"
-        f" AND indexed_commit IS NOT NULL{not_due} AND EXISTS (SELECT 1 FROM dependencies d"
-        " WHERE d.repo_id = repos.id AND d.ecosystem IN (SELECT value FROM each(:ecosystems)))",
-        due_at=await tx.clock_ms() + delay_ms,
-        ecosystems=sorted(ecosystems),
-    )
-    tx.announce("scan")
+    if ecosystems:
+        await request_scans(
+            tx,
+            "EXISTS (SELECT 1 FROM dependencies d WHERE d.repo_id = r.id"
+            " AND d.ecosystem IN (SELECT value FROM each(:ecosystems)))",
+            delay_ms=delay_ms,
+            unless_due=delay_ms > 0,
+            ecosystems=sorted(ecosystems),
+        )
 
 
 @in_transaction
 async def schedule_rescan(tx: Transaction, repo_id: str) -> None:
     """Scan again later, because an action on the findings could not be completed."""
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :due_at WHERE id = :id AND disconnected_at IS NULL",
-        id=repo_id,
-        due_at=await tx.clock_ms() + _RESCAN_MS,
-    )
+    await request_scan(tx, repo_id, _RESCAN_MS)
 
 
 async def scan_repository(db: Database, scan: DueScan, chooser: VersionChooser) -> int:
@@ -163,18 +156,4 @@ async def _store(
     if row is None or row["disconnected_at"] is not None:
         return
     await replace_findings(tx, scan.organization_id, scan.repo_id, findings, choices)
-    await tx.execute(
-        "UPDATE repos SET scanned_at = :now, scan_error = NULL WHERE id = :id",
-        id=scan.repo_id,
-        now=await tx.clock_ms(),
-    )
     tx.announce("findings")
-
-
-async def _fail(tx: Transaction, repo_id: str, reason: str) -> None:
-    await tx.execute(
-        "UPDATE repos SET scan_error = :reason, scan_due_at = :due_at WHERE id = :id",
-        id=repo_id,
-        reason=reason.replace("\0", " ")[:2_000],
-        due_at=await tx.clock_ms() + _BACKOFF_MS,
-    )

@@ -14,7 +14,7 @@ import msgspec
 from agentjobs.advisories import rows
 from agentjobs.advisories.feeds import DUE, Feed, FeedClaim, SyncState, delete_feed, ensure_feeds
 from agentjobs.advisories.parse import id_of_path, newest, read, read_heads
-from agentjobs.advisories.scans import request_scans
+from agentjobs.advisories.scans import request_ecosystem_scans
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import run_renewing
 from agentjobs_dependencies.advisories.model import Advisory
@@ -74,7 +74,7 @@ async def sync_claimed(
         raise
     await claim.succeed(synced, every_seconds)
     # Even without changes: a registry may be reachable again or have published a fix.
-    await db.transact(request_scans, [feed.ecosystem])
+    await db.transact(request_ecosystem_scans, [feed.ecosystem])
     return result
 
 
@@ -103,7 +103,9 @@ class _Sync:
             return await self._apply_full_feed()
         finally:
             if self._affected_ecosystems:
-                await asyncio.shield(self._db.transact(request_scans, self._affected_ecosystems))
+                await asyncio.shield(
+                    self._db.transact(request_ecosystem_scans, self._affected_ecosystems)
+                )
 
     async def _apply_changes(self) -> bool:
         """False if a full synchronization is necessary."""
@@ -230,7 +232,7 @@ async def configure_feeds(db: Database, ecosystems: Sequence[str], source: str) 
     """Create feeds for the ecosystems, and delete other feeds with their records."""
     for ecosystem in await ensure_feeds(db, ecosystems, source):
         while ids := await rows.ids_of_feed(db, ecosystem, "", BATCH_RECORDS):
-            await db.transact(request_scans, await db.transact(rows.remove, ids))
+            await db.transact(request_ecosystem_scans, await db.transact(rows.remove, ids))
         await delete_feed(db, ecosystem)
 
 
@@ -244,5 +246,7 @@ async def _write(
 ) -> set[str]:
     affected_ecosystems = await rows.put(tx, feed, generation, changed) if changed else set()
     affected_ecosystems |= await rows.remove(tx, gone) if gone else set()
-    await request_scans(tx, affected_ecosystems - already_marked, delay_ms=_SCAN_AFTER_CRASH_MS)
+    await request_ecosystem_scans(
+        tx, affected_ecosystems - already_marked, delay_ms=_SCAN_AFTER_CRASH_MS
+    )
     return affected_ecosystems

@@ -8,7 +8,7 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import Sealed
 from agentjobs.platforms.connection import Connection
 from agentjobs.repos.hook_rows import make_due
-from agentjobs.repos.sync_requests import retry_failed_syncs
+from agentjobs.repos.queues import retry_failed_syncs
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem

@@ -26,7 +26,7 @@ from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platforms.connection import Connection
 from agentjobs.platforms.http.client import RetryBudget
 from agentjobs.platforms.protocol import Account, PlatformError, PlatformFault
-from agentjobs.repos.sync_requests import retry_failed_syncs
+from agentjobs.repos.queues import retry_failed_syncs
 from agentjobs.store.database import Database
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem

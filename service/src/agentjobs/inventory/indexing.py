@@ -1,4 +1,4 @@
-"""Indexes repositories that are due. `index_due_at` serves as queue and backoff.
+"""Indexes repositories that are due in `index_queue`.
 
 `rows` stores the result; `index` produces it.
 """
@@ -21,9 +21,10 @@ from agentjobs.inventory.rows import (
     store_result,
     store_unchanged,
 )
+from agentjobs.repos.queues import INDEX, request_indexes, retry_index
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import in_transaction
-from agentjobs.store.leases import ClaimLost, DueColumn, backoff_ms, run_renewing
+from agentjobs.store.leases import ClaimLost, backoff_ms, run_renewing
 from agentjobs_dependencies.index.analysis import fingerprint
 from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs_runtime.clock import SECOND_MS
@@ -41,7 +42,6 @@ __all__ = [
     "store_failure",
 ]
 
-_DUE = DueColumn("repos", "id", "index_due_at", 15 * SECOND_MS, lease_column="index_lease_until")
 _FIRST_BACKOFF_MS = 5 * SECOND_MS
 _MAX_BACKOFF_MS = 3_600 * SECOND_MS
 _PROGRESS_SECONDS = 0.5
@@ -86,30 +86,34 @@ async def claim_due(tx: Transaction, left_out: Collection[str] = ()) -> DueRepo 
     """
     now = await tx.clock_ms()
     row = await tx.fetch_one(
-        "SELECT id, default_branch, head_commit, index_failures, indexed_commit,"
-        " index_fingerprint, dependencies_digest, organization_id FROM repos"
-        " WHERE index_due_at IS NOT NULL AND index_due_at <= :now"
-        " AND (index_lease_until IS NULL OR index_lease_until <= :now)"
-        " AND disconnected_at IS NULL"
-        " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
-        " ORDER BY index_due_at LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
+        "SELECT r.id, r.default_branch, r.head_commit, q.failures, i.indexed_commit,"
+        " i.fingerprint, i.dependencies_digest, r.organization_id"
+        " FROM index_queue q JOIN repos r ON r.id = q.repo_id"
+        " LEFT JOIN repo_index i ON i.repo_id = q.repo_id"
+        " WHERE q.due_at IS NOT NULL AND q.due_at <= :now"
+        " AND (q.lease_until IS NULL OR q.lease_until <= :now)"
+        " AND r.disconnected_at IS NULL"
+        " AND r.organization_id NOT IN (SELECT value FROM each(:left_out))"
+        " ORDER BY q.due_at LIMIT 1 /*postgresql FOR UPDATE OF q SKIP LOCKED */",
         now=now,
         left_out=list(left_out),
     )
     if row is None:
         return None
-    until = await _DUE.claim(tx, row["id"])
+    until = await INDEX.claim(tx, row["id"])
     await tx.execute(
-        "UPDATE repos SET index_done = 0, index_total = NULL WHERE id = :id", id=row["id"]
+        "INSERT INTO repo_index (repo_id) VALUES (:id)"
+        " ON CONFLICT (repo_id) DO UPDATE SET done = 0, total = NULL",
+        id=row["id"],
     )
     return DueRepo(
         row["id"],
         row["default_branch"],
         row["head_commit"],
-        row["index_failures"],
+        row["failures"],
         until,
         row["indexed_commit"],
-        row["index_fingerprint"],
+        row["fingerprint"],
         row["dependencies_digest"],
         row["organization_id"],
     )
@@ -118,11 +122,10 @@ async def claim_due(tx: Transaction, left_out: Collection[str] = ()) -> DueRepo 
 @in_transaction
 async def make_outdated_due(tx: Transaction) -> None:
     """Make repositories due that were indexed by other versions of the analyzers."""
-    await tx.execute(
-        "UPDATE repos SET index_due_at = :now WHERE index_due_at IS NULL"
-        " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL"
-        " AND (index_fingerprint IS NULL OR index_fingerprint <> :fingerprint)",
-        now=await tx.clock_ms(),
+    await request_indexes(
+        tx,
+        "EXISTS (SELECT 1 FROM repo_index o WHERE o.repo_id = r.id"
+        " AND (o.fingerprint IS NULL OR o.fingerprint <> :fingerprint))",
         fingerprint=fingerprint(),
     )
 
@@ -148,7 +151,7 @@ async def index_repository(
     running = _run(request, settings, progress := _Progress(), poms)
     lease = _IndexLease(db, repo, progress)
     result, rows = await run_renewing(
-        _build(db, repo, running), lease.renew, _PROGRESS_SECONDS, _DUE.lease_ms
+        _build(db, repo, running), lease.renew, _PROGRESS_SECONDS, INDEX.lease_ms
     )
     await db.transact(_store_result, repo, lease.until, commit, rows)
     return IndexedCommit(commit, result.file_count)
@@ -252,12 +255,11 @@ class _IndexLease:
 
 
 async def _renew(tx: Transaction, repo_id: str, held_until: int, progress: _Progress) -> int | None:
-    until = await tx.clock_ms() + _DUE.lease_ms
-    if not await _DUE.move(tx, repo_id, held_until, until):
+    until = await tx.clock_ms() + INDEX.lease_ms
+    if not await INDEX.move(tx, repo_id, held_until, until):
         return None
     await tx.execute(
-        "UPDATE repos SET index_done = :done, index_total = :total"
-        " WHERE id = :id AND disconnected_at IS NULL",
+        "UPDATE repo_index SET done = :done, total = :total WHERE repo_id = :id",
         id=repo_id,
         done=progress.done,
         total=progress.total,
@@ -279,16 +281,12 @@ async def _store_result(
 
 async def _end_claim(tx: Transaction, repo_id: str, lease_until: int) -> None:
     """Raises ClaimLost if another process indexes the repository by now."""
-    if not await _DUE.move(tx, repo_id, lease_until, None):
+    if not await INDEX.move(tx, repo_id, lease_until, None):
         raise ClaimLost
 
 
 async def _store_failure(tx: Transaction, repo_id: str, reason: str, backoff: int) -> None:
     await tx.execute(
-        "UPDATE repos SET index_error = :reason, index_failures = index_failures + 1,"
-        " index_due_at = :due_at, index_lease_until = NULL"
-        " WHERE id = :id AND disconnected_at IS NULL",
-        id=repo_id,
-        reason=reason,
-        due_at=await tx.clock_ms() + backoff,
+        "UPDATE repo_index SET error = :reason WHERE repo_id = :id", id=repo_id, reason=reason
     )
+    await retry_index(tx, repo_id, backoff)

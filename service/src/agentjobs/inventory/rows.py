@@ -1,4 +1,4 @@
-"""Stores the result of an index: the index columns of `repos`, `dependencies` and `repo_graphs`.
+"""Stores the result of an index: `repo_index`, `dependencies` and `repo_graphs`.
 
 Does not know when a repository is indexed, or how.
 """
@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from agentjobs.inventory.index.wire import Result
-from agentjobs.repos.rows import correct_head, request_scan
+from agentjobs.repos.queues import finish_index, request_scan
+from agentjobs.repos.rows import correct_head
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import execute
 from agentjobs.store.insert_statement import insert_statement
@@ -62,8 +63,8 @@ def prepare(repo_id: str, result: Result) -> IndexRows:
         "line_count": result.line_count,
         "files": result.file_count,
         "languages": msgspec.json.encode(result.languages).decode(),
-        "index_warnings": msgspec.json.encode(warnings).decode(),
-        "index_fingerprint": fingerprint(),
+        "warnings": msgspec.json.encode(warnings).decode(),
+        "fingerprint": fingerprint(),
         "dependencies_digest": result.dependencies_digest,
         "configured_trigger": configuration.auto_trigger_on_cve_severity,
         "configured_grouping": None if grouping == DEFAULT_GROUPING else grouping,
@@ -83,7 +84,7 @@ async def store_in_batches(db: Database, repo_id: str, rows: IndexRows) -> Index
     dependencies = rows.dependencies or ()
     if len(dependencies) <= ROWS_AT_ONCE:
         return rows
-    clear = "UPDATE repos SET dependencies_digest = NULL WHERE id = :id"
+    clear = "UPDATE repo_index SET dependencies_digest = NULL WHERE repo_id = :id"
     await db.transact(execute, clear, id=repo_id)
     for start in range(0, len(dependencies), ROWS_AT_ONCE):
         await db.transact(_UPSERT.run, dependencies[start : start + ROWS_AT_ONCE])
@@ -95,24 +96,25 @@ async def store_in_batches(db: Database, repo_id: str, rows: IndexRows) -> Index
 async def store_result(
     tx: Transaction, repo_id: str, claimed_head: str, commit: str, rows: IndexRows
 ) -> None:
-    # A head that moved during the index makes the repository due again immediately.
-    stored = await tx.execute(
-        "UPDATE repos SET index_status = 'ready', line_count = :line_count,"
-        " languages = :languages, index_warnings = :index_warnings,"
-        " index_fingerprint = :index_fingerprint, dependencies_digest = :dependencies_digest,"
-        " configured_trigger = :configured_trigger, configured_grouping = :configured_grouping,"
-        " indexed_commit = :commit, index_error = NULL, index_failures = 0,"
-        " index_done = :files, index_total = :files,"
-        " index_due_at = CASE WHEN head_commit = :head THEN NULL ELSE CAST(:now AS BIGINT) END"
-        " WHERE id = :id AND disconnected_at IS NULL",
+    connected = await tx.fetch_one(
+        "SELECT 1 FROM repos WHERE id = :id AND disconnected_at IS NULL"
+        " /*postgresql FOR NO KEY UPDATE */",
         id=repo_id,
-        head=claimed_head,
+    )
+    if connected is None:
+        return
+    await tx.execute(
+        "UPDATE repo_index SET status = 'ready', line_count = :line_count,"
+        " languages = :languages, warnings = :warnings,"
+        " fingerprint = :fingerprint, dependencies_digest = :dependencies_digest,"
+        " configured_trigger = :configured_trigger, configured_grouping = :configured_grouping,"
+        " indexed_commit = :commit, error = NULL, done = :files, total = :files"
+        " WHERE repo_id = :id",
+        id=repo_id,
         commit=commit,
-        now=await tx.clock_ms(),
         **rows.repo,
     )
-    if not stored:
-        return
+    await finish_index(tx, repo_id, claimed_head)
     await correct_head(tx, repo_id, claimed_head, commit)
     await _store_graph(tx, repo_id, commit, rows.graph)
     if rows.dependencies is not None:
@@ -124,13 +126,9 @@ async def store_result(
 async def store_unchanged(tx: Transaction, repo_id: str, claimed_head: str, commit: str) -> None:
     """Clear the due time of a repository whose stored index is already that of the commit."""
     await tx.execute(
-        "UPDATE repos SET index_status = 'ready', index_error = NULL, index_failures = 0,"
-        " index_due_at = CASE WHEN head_commit = :head THEN NULL ELSE CAST(:now AS BIGINT) END"
-        " WHERE id = :id AND disconnected_at IS NULL",
-        id=repo_id,
-        head=claimed_head,
-        now=await tx.clock_ms(),
+        "UPDATE repo_index SET status = 'ready', error = NULL WHERE repo_id = :id", id=repo_id
     )
+    await finish_index(tx, repo_id, claimed_head)
     await correct_head(tx, repo_id, claimed_head, commit)
     await tx.invalidate("repos")
 

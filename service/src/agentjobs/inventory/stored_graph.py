@@ -26,11 +26,11 @@ async def load_graph(db: Database, repo_id: str) -> ModuleGraph | None:
 
 async def load_summary(db: Database, repo_id: str) -> IndexSummary:
     row = await db.fetch_one(
-        "SELECT languages, index_warnings FROM repos WHERE id = :repo_id", repo_id=repo_id
+        "SELECT languages, warnings FROM repo_index WHERE repo_id = :repo_id", repo_id=repo_id
     )
     if row is None:
         return IndexSummary((), ())
     return IndexSummary(
         msgspec.json.decode(row["languages"], type=tuple[LanguageLines, ...]),
-        msgspec.json.decode(row["index_warnings"], type=tuple[IndexWarning, ...]),
+        msgspec.json.decode(row["warnings"], type=tuple[IndexWarning, ...]),
     )

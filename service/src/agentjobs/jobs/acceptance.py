@@ -36,7 +36,8 @@ class Admission(msgspec.Struct, frozen=True):
 
 _EXPRESSIONS = {
     "repo_id": "r.id",
-    "index_status": "r.index_status",
+    "index_status": "CASE WHEN r.id IS NOT NULL THEN COALESCE((SELECT i.status FROM repo_index i"
+    " WHERE i.repo_id = r.id), 'indexing') END",
     "required_tags": "r.required_tags",
     "job_budget_nanousd": "o.job_budget_nanousd",
     "paused_at": "o.paused_at",

@@ -113,11 +113,12 @@ async def reconcile(
     """Return the identifiers of the created jobs. With `open_pulls`, fixes that open pull requests
     have are recorded, and get no job."""
     repo = await context.db.fetch_one(
-        "SELECT r.id, r.full_name, r.index_status, r.disconnected_at, r.configured_trigger,"
-        " r.configured_grouping, r.default_branch, r.head_commit, r.connection_id, r.external_id,"
+        "SELECT r.id, r.full_name, r.disconnected_at, i.configured_trigger,"
+        " i.configured_grouping, r.default_branch, r.head_commit, r.connection_id, r.external_id,"
         " r.auto_trigger, o.auto_trigger AS organization_trigger, o.id AS organization_id,"
         " o.name AS organization, o.plan FROM repos r"
-        " JOIN organizations o ON o.id = r.organization_id WHERE r.id = :repo_id",
+        " JOIN organizations o ON o.id = r.organization_id"
+        " LEFT JOIN repo_index i ON i.repo_id = r.id WHERE r.id = :repo_id",
         repo_id=repo_id,
     )
     if repo is None or repo["disconnected_at"] is not None:

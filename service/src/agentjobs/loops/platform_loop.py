@@ -12,9 +12,9 @@ from collections.abc import Callable
 import msgspec
 
 from agentjobs.platform_sync import hook_events
-from agentjobs.platform_sync.claims import DUE, DueSync, SyncClaim, claim_due_sync
+from agentjobs.platform_sync.claims import DueSync, SyncClaim, claim_due_sync
 from agentjobs.platform_sync.sync import PlatformSync
-from agentjobs.repos.sync_requests import TOPIC
+from agentjobs.repos.queues import SYNC, SYNC_TOPIC
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, StoreUnavailable
 from agentjobs.store.leases import ClaimLost, run_renewing
@@ -61,7 +61,7 @@ class PlatformLoop:
         self._running: dict[asyncio.Task[None], RunningSync] = {}
 
     async def run(self) -> None:
-        with self._db.changes.listen(TOPIC) as signal:
+        with self._db.changes.listen(SYNC_TOPIC) as signal:
             try:
                 while True:
                     has_more = await self.process_hook_events()
@@ -119,7 +119,7 @@ class PlatformLoop:
         fields = {"repo_id": due.repo.id}
         try:
             # A first fetch may take longer than the lease.
-            await run_renewing(self._sync.sync(claim), claim.renew, _RENEW_SECONDS, DUE.lease_ms)
+            await run_renewing(self._sync.sync(claim), claim.renew, _RENEW_SECONDS, SYNC.lease_ms)
         except StoreUnavailable as error:
             outages.report(self.name, error)
         except ClaimLost:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from agentjobs.advisories.scans import (
-    DUE,
     DueScan,
     ScanClaim,
     claim_due_scan,
@@ -14,6 +13,7 @@ from agentjobs.advisories.scans import (
     scan_repository,
 )
 from agentjobs.fleet.processes import HEARTBEAT_SECONDS, is_first_process
+from agentjobs.repos.queues import SCAN
 from agentjobs.store.database import Database, StoreUnavailable
 from agentjobs.store.leases import ClaimLost, run_renewing
 from agentjobs_dependencies.version_choice import VersionChooser
@@ -60,14 +60,14 @@ class ScanLoop:
     async def _scan_claimed(self, scan: DueScan) -> None:
         claim = ScanClaim(self._db, scan)
         try:
-            await run_renewing(self._scan(scan), claim.renew, _RENEW_SECONDS, DUE.lease_ms)
+            await run_renewing(self._scan(scan), claim.renew, _RENEW_SECONDS, SCAN.lease_ms)
         except StoreUnavailable:
             raise
         except ClaimLost:
             _log.warning("a scan was interrupted: the store did not answer in time")
-        except Exception as error:  # noqa: BLE001 - one repository must not block the others
+        except Exception:  # noqa: BLE001 - one repository must not block the others
             _log.exception("repository not scanned", extra={"fields": {"repo_id": scan.repo_id}})
-            await claim.fail(f"{type(error).__name__}: {error}")
+            await claim.fail()
         else:
             await claim.finish()
 

@@ -1,4 +1,4 @@
-"""When a repository is synced with its platform: due times are queue, lease and backoff in one.
+"""When a repository is synced with its platform: claims of `sync_queue`, and `repo_sync`.
 
 `sync` performs the sync.
 """
@@ -10,23 +10,15 @@ import msgspec
 from agentjobs.connections import health
 from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.platforms.protocol import RepoAddress
-from agentjobs.repos.platform_rows import record_first_fetch_error
+from agentjobs.repos.queues import SYNC, postpone_syncs, release_sync
 from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.in_transaction import in_transaction
-from agentjobs.store.leases import DueColumn, Lease
+from agentjobs.store.leases import Lease
 from agentjobs_runtime.clock import DAY_MS, SECOND_MS
-
-DUE = DueColumn("repos", "id", "sync_due_at", 30 * SECOND_MS, lease_column="sync_lease_until")
 
 # A repository whose hooks arrive is polled less often by this factor.
 _HOOK_FACTOR = 12
 _MAX_ERROR_LENGTH = 1_000
-# A repository that was made due meanwhile stays due.
-_RELEASE = (
-    "sync_due_at = CASE WHEN sync_due_at = :lease_until THEN :due_at ELSE sync_due_at END,"
-    " sync_lease_until = CASE WHEN sync_lease_until = :lease_until THEN NULL"
-    "  ELSE sync_lease_until END WHERE id = :id AND disconnected_at IS NULL"
-)
 
 
 class PlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,13 +54,13 @@ class DueSync(msgspec.Struct, frozen=True, kw_only=True):
     connection_error: str | None
     # The last hook about this repository that was signed with the current secret.
     hook_seen_at: int | None
-    whole_due_at: int | None
+    full_due_at: int | None
     has_repo_event: bool
     has_pull_events: bool
 
     @property
     def is_full(self) -> bool:
-        return self.whole_due_at is None or self.whole_due_at <= self.claimed_at
+        return self.full_due_at is None or self.full_due_at <= self.claimed_at
 
     @property
     def is_poll(self) -> bool:
@@ -94,27 +86,29 @@ async def claim_due_sync(
     now = await tx.clock_ms()
     row = await tx.fetch_one(
         "SELECT r.id, r.organization_id, o.name AS organization, r.platform, r.connection_id,"
-        " r.external_id, r.full_name, r.default_branch, r.head_commit, r.sync_failures,"
-        " r.sync_error, r.whole_due_at, r.told_at, c.error AS connection_error,"
-        " CASE WHEN c.hook_seen_at IS NOT NULL THEN r.hook_seen_at END AS hook_seen_at,"
+        " r.external_id, r.full_name, r.default_branch, r.head_commit, q.failures,"
+        " s.error, s.full_due_at, q.requested_at, c.error AS connection_error,"
+        " CASE WHEN c.hook_seen_at IS NOT NULL THEN s.hook_seen_at END AS hook_seen_at,"
         " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.told_at IS NOT NULL"
         "  AND p.state <> 'merged') AS has_pull_events"
-        " FROM repos r JOIN organizations o ON o.id = r.organization_id"
+        " FROM sync_queue q JOIN repos r ON r.id = q.repo_id"
+        " JOIN organizations o ON o.id = r.organization_id"
         " JOIN platform_connections c ON c.id = r.connection_id"
-        " WHERE r.sync_due_at IS NOT NULL AND r.sync_due_at <= :now AND r.disconnected_at IS NULL"
-        " AND (r.sync_lease_until IS NULL OR r.sync_lease_until <= :now)"
+        " LEFT JOIN repo_sync s ON s.repo_id = q.repo_id"
+        " WHERE q.due_at IS NOT NULL AND q.due_at <= :now AND r.disconnected_at IS NULL"
+        " AND (q.lease_until IS NULL OR q.lease_until <= :now)"
         " AND (c.resting_until IS NULL OR c.resting_until <= :now)"
         " AND r.id NOT IN (SELECT value FROM each(:busy))"
         " AND r.connection_id NOT IN (SELECT value FROM each(:crowded))"
         " AND r.organization_id NOT IN (SELECT value FROM each(:crowded))"
-        " ORDER BY r.sync_due_at LIMIT 1 /*postgresql FOR UPDATE OF r SKIP LOCKED */",
+        " ORDER BY q.due_at LIMIT 1 /*postgresql FOR UPDATE OF q SKIP LOCKED */",
         now=now,
         busy=list(busy),
         crowded=list(crowded),
     )
     if row is None:
         return None
-    return _due(row, now, await DUE.claim(tx, row["id"]))
+    return _due(row, now, await SYNC.claim(tx, row["id"]))
 
 
 class SyncClaim:
@@ -123,18 +117,18 @@ class SyncClaim:
     def __init__(self, db: Database, due: DueSync) -> None:
         self.due = due
         self._db = db
-        self._lease = Lease(db, DUE, due.repo.id, due.lease_until)
+        self._lease = Lease(db, SYNC, due.repo.id, due.lease_until)
 
     async def renew(self) -> bool:
         """True even if the repository was made due meanwhile: the sync continues."""
         return await self._lease.renew()
 
     async def finish(
-        self, whole_due_at: int, note: str | None, *, due_at: int | None = None
+        self, full_due_at: int, note: str | None, *, due_at: int | None = None
     ) -> None:
         """`note` is a problem despite success; `due_at` asks for a sync before the full one."""
-        due_at = whole_due_at if due_at is None else min(due_at, whole_due_at)
-        await self._db.transact(_finish, self.due, self._lease.until, whole_due_at, due_at, note)
+        due_at = full_due_at if due_at is None else min(due_at, full_due_at)
+        await self._db.transact(_finish, self.due, self._lease.until, full_due_at, due_at, note)
 
     async def postpone(self, wait_seconds: float) -> None:
         """Leave everything as it is until then."""
@@ -171,9 +165,7 @@ def _due(row: Row, now: int, lease_until: int) -> DueSync:
         repo=struct_of(row, PlatformRepo),
         claimed_at=now,
         lease_until=lease_until,
-        failures=row["sync_failures"],
-        error=row["sync_error"],
-        has_repo_event=row["told_at"] is not None,
+        has_repo_event=row["requested_at"] is not None,
         has_pull_events=bool(row["has_pull_events"]),
     )
 
@@ -182,22 +174,23 @@ async def _finish(
     tx: Transaction,
     due: DueSync,
     lease_until: int,
-    whole_due_at: int,
+    full_due_at: int,
     due_at: int,
     note: str | None,
 ) -> None:
     await tx.execute(
-        "UPDATE repos SET sync_failures = 0, sync_error = :note, synced_at = :claimed_at,"
-        " whole_due_at = :whole_due_at,"
-        # Events after the claim may not have been seen.
-        " told_at = CASE WHEN told_at > :claimed_at THEN told_at END,"
-        f" {_RELEASE}",
+        "INSERT INTO repo_sync (repo_id, error, synced_at, full_due_at)"
+        " VALUES (:id, :note, :claimed_at, :full_due_at) ON CONFLICT (repo_id) DO UPDATE SET"
+        " error = excluded.error, synced_at = excluded.synced_at,"
+        " full_due_at = excluded.full_due_at",
         id=due.repo.id,
-        lease_until=lease_until,
-        whole_due_at=whole_due_at,
-        due_at=due_at,
+        full_due_at=full_due_at,
         claimed_at=due.claimed_at,
         note=note and note[:_MAX_ERROR_LENGTH],
+    )
+    # Events after the claim may not have been seen.
+    await release_sync(
+        tx, due.repo.id, lease_until, due_at, has_failed=False, claimed_at=due.claimed_at
     )
     connection_id = due.repo.connection_id
     await health.record_reachable(tx, connection_id)
@@ -207,39 +200,34 @@ async def _finish(
 
 
 async def _postpone(tx: Transaction, due: DueSync, lease_until: int, wait_seconds: float) -> None:
-    await tx.execute(
-        f"UPDATE repos SET {_RELEASE}",
-        id=due.repo.id,
-        lease_until=lease_until,
-        due_at=await tx.clock_ms() + int(wait_seconds * SECOND_MS),
-    )
+    due_at = await tx.clock_ms() + int(wait_seconds * SECOND_MS)
+    await release_sync(tx, due.repo.id, lease_until, due_at, has_failed=None)
 
 
 async def _fail(
     tx: Transaction, due: DueSync, lease_until: int, reason: str, pause_seconds: float | None
 ) -> None:
-    await tx.execute(
-        f"UPDATE repos SET sync_failures = sync_failures + 1, sync_error = :reason, {_RELEASE}",
-        id=due.repo.id,
-        lease_until=lease_until,
-        due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
-        reason=reason,
-    )
-    await record_first_fetch_error(tx, due.repo.id, reason)
+    await _store_error(tx, "r.id = :id", reason, id=due.repo.id)
+    due_at = await tx.clock_ms() + sync_backoff_ms(due.failures)
+    await release_sync(tx, due.repo.id, lease_until, due_at, has_failed=True)
     if pause_seconds is not None:
         connection_id = due.repo.connection_id
         await health.record_unreachable(tx, connection_id, due.claimed_at, pause_seconds)
 
 
 async def _fail_connection(tx: Transaction, due: DueSync, reason: str) -> None:
+    connection_id = due.repo.connection_id
+    await _store_error(tx, "r.connection_id = :id", reason, id=connection_id)
+    due_at = await tx.clock_ms() + sync_backoff_ms(due.failures)
+    await postpone_syncs(tx, connection_id, due.repo.id, due.failures + 1, due_at)
+    await health.record_check(tx, connection_id, error=reason)
+
+
+async def _store_error(tx: Transaction, condition: str, reason: str, **parameters: str) -> None:
     await tx.execute(
-        "UPDATE repos SET sync_failures = :failures, sync_error = :reason, sync_due_at = :due_at,"
-        " sync_lease_until = CASE WHEN id = :id THEN NULL ELSE sync_lease_until END"
-        " WHERE connection_id = :connection_id AND disconnected_at IS NULL",
-        id=due.repo.id,
-        connection_id=due.repo.connection_id,
-        failures=due.failures + 1,
+        "INSERT INTO repo_sync (repo_id, error) SELECT r.id, CAST(:reason AS TEXT) FROM repos r"
+        f" WHERE {condition} AND r.disconnected_at IS NULL"
+        " ON CONFLICT (repo_id) DO UPDATE SET error = excluded.error",
         reason=reason,
-        due_at=await tx.clock_ms() + sync_backoff_ms(due.failures),
+        **parameters,
     )
-    await health.record_check(tx, due.repo.connection_id, error=reason)

@@ -13,7 +13,7 @@ import msgspec
 from agentjobs.connections import health
 from agentjobs.platforms.hooks import HookEvent
 from agentjobs.pulls import platform_pulls
-from agentjobs.repos.sync_requests import TOPIC
+from agentjobs.repos.queues import SYNC_TOPIC, expedite_syncs, record_change
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs.store.leases import backoff_ms
@@ -37,8 +37,8 @@ _PRUNE_BATCH = 500
 _log = logging.getLogger(__name__)
 
 _NAMED_REPOS = (
-    "connection_id = :connection_id AND disconnected_at IS NULL"
-    " AND (CAST(:external_id AS TEXT) IS NULL OR external_id = :external_id)"
+    "r.connection_id = :connection_id"
+    " AND (CAST(:external_id AS TEXT) IS NULL OR r.external_id = :external_id)"
 )
 
 
@@ -78,7 +78,7 @@ async def record_hook_delivery(
         now=now,
     )
     if is_new:
-        tx.announce(TOPIC)
+        tx.announce(SYNC_TOPIC)
     return "new" if is_new else "known"
 
 
@@ -128,8 +128,9 @@ async def _is_connected(
     if event.external_id is None:
         return repo_id is None
     row = await tx.fetch_one(
-        "SELECT id, hook_seen_at FROM repos WHERE connection_id = :connection_id"
-        " AND external_id = :external_id AND disconnected_at IS NULL",
+        "SELECT r.id, s.hook_seen_at FROM repos r LEFT JOIN repo_sync s ON s.repo_id = r.id"
+        " WHERE r.connection_id = :connection_id AND r.external_id = :external_id"
+        " AND r.disconnected_at IS NULL",
         connection_id=connection_id,
         external_id=event.external_id,
     )
@@ -137,7 +138,10 @@ async def _is_connected(
         return False
     if (row["hook_seen_at"] or 0) < now - _HOOK_SEEN_INTERVAL_MS:
         await tx.execute(
-            "UPDATE repos SET hook_seen_at = :now WHERE id = :id", id=row["id"], now=now
+            "INSERT INTO repo_sync (repo_id, hook_seen_at) VALUES (:id, :now)"
+            " ON CONFLICT (repo_id) DO UPDATE SET hook_seen_at = excluded.hook_seen_at",
+            id=row["id"],
+            now=now,
         )
     return True
 
@@ -190,21 +194,19 @@ async def _process_alone(db: Database, due: DueHookEvent) -> None:
 
 async def _make_due(tx: Transaction, connection_id: str, event: HookEvent) -> None:
     named = {"connection_id": connection_id, "external_id": event.external_id}
-    now = await tx.clock_ms()
     if event.number is None:
-        await tx.execute(f"UPDATE repos SET told_at = :now WHERE {_NAMED_REPOS}", now=now, **named)
+        await record_change(tx, _NAMED_REPOS, **named)
     elif not await platform_pulls.mark_event(tx, connection_id, event.external_id, event.number):
         return
     if event.kind == "repository":
         # The event may mean that the platform is back.
         await health.end_pause(tx, connection_id)
     # Pushes and comments do not shorten the backoff of a repository whose syncs fail.
-    only = "" if event.kind == "repository" else " AND sync_failures = 0"
-    await tx.execute(
-        "UPDATE repos SET sync_due_at = CASE WHEN synced_at + :gap > :now THEN synced_at + :gap"
-        f" ELSE CAST(:now AS BIGINT) END WHERE {_NAMED_REPOS} AND sync_due_at > :now{only}",
-        now=now,
-        gap=_PUSH_INTERVAL_MS if event.kind == "push" else 0,
+    await expedite_syncs(
+        tx,
+        _NAMED_REPOS,
+        gap_ms=_PUSH_INTERVAL_MS if event.kind == "push" else 0,
+        during_backoff=event.kind == "repository",
         **named,
     )
 

@@ -22,7 +22,7 @@ from agentjobs.platforms.protocol import (
 from agentjobs.pulls import platform_pulls
 from agentjobs.pulls.merge import pull_changed
 from agentjobs.pulls.pulls import Pull, get_pull_by_id
-from agentjobs.repos.sync_requests import request_sync
+from agentjobs.repos.queues import request_sync
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.problems import Problem
 

@@ -9,8 +9,8 @@ from agentjobs.store.database import Database, Row, struct_of
 MAX_LISTED = 100
 
 _FIELDS = (
-    "r.id, r.full_name, r.platform, r.head_commit, r.index_status, r.sync_due_at AS due_at,"
-    " r.sync_failures AS failures, r.sync_error AS error, r.synced_at"
+    "r.id, r.full_name, r.platform, r.head_commit, COALESCE(i.status, 'indexing') AS index_status,"
+    " q.due_at, COALESCE(q.failures, 0) AS failures, s.error, s.synced_at"
 )
 
 
@@ -46,6 +46,8 @@ _SELECT = (
     f"SELECT {_FIELDS}, c.id AS connection_id, c.name AS connection, c.url AS platform_url,"
     " c.error AS connection_error"
     " FROM repos r JOIN platform_connections c ON c.id = r.connection_id"
+    " LEFT JOIN repo_index i ON i.repo_id = r.id LEFT JOIN sync_queue q ON q.repo_id = r.id"
+    " LEFT JOIN repo_sync s ON s.repo_id = r.id"
     " WHERE r.disconnected_at IS NULL"
 )
 

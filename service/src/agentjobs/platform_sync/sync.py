@@ -106,11 +106,11 @@ class PlatformSync:
 
     async def _finish(self, claim: SyncClaim, result: PullSyncResult) -> None:
         due, now = claim.due, await self._db.clock_ms()
-        whole_due_at = due.whole_due_at
-        if due.is_full or whole_due_at is None:
-            whole_due_at = next_due_at(due, self._settings.platform_poll_seconds, now)
+        full_due_at = due.full_due_at
+        if due.is_full or full_due_at is None:
+            full_due_at = next_due_at(due, self._settings.platform_poll_seconds, now)
         due_at = now + DEFERRED_SECONDS * SECOND_MS if result.is_incomplete else None
-        await claim.finish(whole_due_at, result.note, due_at=due_at)
+        await claim.finish(full_due_at, result.note, due_at=due_at)
         if due.failures:
             await end_outages_of_connection(self._db, due.repo.connection_id)
 

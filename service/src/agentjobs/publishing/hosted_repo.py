@@ -10,7 +10,7 @@ from agentjobs.platforms.http.responses import ApiError
 from agentjobs.platforms.protocol import BasePlatform, PlatformError, RepoAddress
 from agentjobs.publishing.context import ServiceRun, ServiceTools
 from agentjobs.publishing.retry import retry_while_unreachable
-from agentjobs.repos.sync_requests import request_sync
+from agentjobs.repos.queues import request_sync
 from agentjobs.store.database import StoreError
 from agentjobs_runtime.mirrors.errors import RepoUnavailable
 from agentjobs_runtime.mirrors.publish import branch_head, push

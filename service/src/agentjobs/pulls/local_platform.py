@@ -92,7 +92,8 @@ async def _open(
 ) -> tuple[int, bool]:
     # Locked, so that two workers with the same job cannot open two.
     row = await tx.fetch_one(
-        "SELECT next_pull_number FROM repos WHERE id = :repo_id AND disconnected_at IS NULL"
+        "SELECT organization_id, full_name FROM repos"
+        " WHERE id = :repo_id AND disconnected_at IS NULL"
         " /*postgresql FOR NO KEY UPDATE */",
         repo_id=repo.repo_id,
     )
@@ -102,7 +103,7 @@ async def _open(
     if existing is not None:
         return await _adopt(tx, repo, request, existing)
     find_adoptable(None, request)
-    number: int = row["next_pull_number"]
+    number = await _next_number(tx, repo.repo_id, row)
     await _insert(tx, repo, request, number)
     return number, request.draft
 
@@ -144,11 +145,22 @@ async def _insert(
         draft=request.draft,
         now=await tx.clock_ms(),
     )
-    await tx.execute(
-        "UPDATE repos SET next_pull_number = :next WHERE id = :repo_id",
-        next=number + 1,
-        repo_id=repo.repo_id,
+
+
+async def _next_number(tx: Transaction, repo_id: str, repo: Row) -> int:
+    """Pull requests of an earlier repository of this name keep their numbers."""
+    row = await tx.fetch_one(
+        "INSERT INTO pull_numbers (repo_id, last_number) VALUES (:repo_id, 1 + COALESCE("
+        " (SELECT MAX(n.last_number) FROM pull_numbers n JOIN repos r ON r.id = n.repo_id"
+        "  WHERE r.organization_id = :organization_id AND r.full_name = :full_name), 0))"
+        " ON CONFLICT (repo_id) DO UPDATE SET last_number = pull_numbers.last_number + 1"
+        " RETURNING last_number",
+        repo_id=repo_id,
+        **dict(repo),
     )
+    assert row is not None
+    number: int = row["last_number"]
+    return number
 
 
 def _title(request: PullRequestRequest) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from agentjobs.local_git.repositories import path
+from agentjobs.repos.rows import record_pushed_head
 from agentjobs.store.database import Database, StoreUnavailable, Transaction
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.git.refs import HEADS, read_heads
@@ -107,12 +108,4 @@ async def _record_default_branch(tx: Transaction, repo_id: str, heads: Mapping[s
     head = None if repo is None else heads.get(repo["default_branch"])
     if repo is None or head is None or head == repo["head_commit"]:
         return
-    await tx.execute(
-        "UPDATE repos SET head_commit = :head, index_due_at = :now"
-        " WHERE id = :repo_id AND disconnected_at IS NULL",
-        repo_id=repo_id,
-        head=head,
-        now=await tx.clock_ms(),
-    )
-    await tx.invalidate("repos")
-    tx.announce("index")
+    await record_pushed_head(tx, repo_id, head)

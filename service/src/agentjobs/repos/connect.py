@@ -15,6 +15,7 @@ from agentjobs.organizations.organizations import Organization, find_organizatio
 from agentjobs.repos.hook_rows import request_removal
 from agentjobs.repos.names import derive_name, validate_name
 from agentjobs.repos.queries import RepoView, find_repo
+from agentjobs.repos.queues import remove_requests, request_index
 from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.git.remote import strip_credentials
@@ -108,27 +109,26 @@ def _name_taken(full_name: str) -> Problem:
 async def insert_repository(tx: Transaction, repo: NewRepo, entry: audit.Entry) -> None:
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, index_due_at, created_at, next_pull_number)"
-        " VALUES (:id, :organization_id, :full_name, 'local', :source, :default_branch,"
-        " :head_commit, 'indexing', :now, :now, COALESCE((SELECT MAX(e.next_pull_number)"
-        # Pull requests of an earlier repository of this name keep their numbers.
-        "  FROM repos e WHERE e.organization_id = :organization_id AND e.full_name = :full_name),"
-        "  1))",
+        " head_commit, created_at) VALUES (:id, :organization_id, :full_name, 'local', :source,"
+        " :default_branch, :head_commit, :now)",
         **msgspec.structs.asdict(repo),
         now=await tx.clock_ms(),
     )
+    await request_index(tx, repo.id)
     await audit.write(tx, repo.organization_id, entry)
     await tx.invalidate("repos")
-    tx.announce("index")
 
 
 async def disconnect_all(tx: Transaction, organization_id: str) -> None:
     """Of an organization that is being deleted: no sync and no index begins any more."""
     await tx.execute(
-        "UPDATE repos SET disconnected_at = COALESCE(disconnected_at, :now), index_due_at = NULL,"
-        " sync_due_at = NULL WHERE organization_id = :organization_id",
+        "UPDATE repos SET disconnected_at = COALESCE(disconnected_at, :now)"
+        " WHERE organization_id = :organization_id",
         organization_id=organization_id,
         now=await tx.clock_ms(),
+    )
+    await remove_requests(
+        tx, "r.organization_id = :organization_id", organization_id=organization_id
     )
     await tx.invalidate("repos")
     tx.announce(DISCONNECTED_TOPIC)
@@ -142,13 +142,13 @@ async def _disconnect(
     entry: audit.Entry,
 ) -> None:
     changed = await tx.execute(
-        "UPDATE repos SET disconnected_at = :now, index_due_at = NULL, sync_due_at = NULL"
-        " WHERE id = :id AND disconnected_at IS NULL",
+        "UPDATE repos SET disconnected_at = :now WHERE id = :id AND disconnected_at IS NULL",
         id=repo_id,
         now=now_ms(),
     )
     if not changed:
         return
+    await remove_requests(tx, "r.id = :repo_id", repo_id=repo_id)
     await request_removal(tx, [repo_id])
     await forget_repo(tx, repo_id)
     await also(tx, repo_id)

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from agentjobs.organizations.sealing import Sealed
-from agentjobs.repos.sync_requests import request_sync
+from agentjobs.repos.queues import request_sync
 from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs_runtime.clock import SECOND_MS
 

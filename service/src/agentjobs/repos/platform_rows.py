@@ -1,13 +1,18 @@
-"""Rows of repositories hosted on a platform: connecting, renaming, moving the head.
-
-`platform_sync` updates the columns that schedule a sync; everything else is written here.
-"""
+"""Rows of repositories hosted on a platform: connecting, renaming, moving the head."""
 
 import msgspec
 
 from agentjobs.organizations import audit
+from agentjobs.repos.queues import request_first_sync, request_index
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.identifiers import new_id
+
+_UNINDEXED = (
+    " AND NOT EXISTS (SELECT 1 FROM repo_index i WHERE i.repo_id = repos.id"
+    "  AND i.status = 'ready')"
+    " AND NOT EXISTS (SELECT 1 FROM index_queue q WHERE q.repo_id = repos.id"
+    "  AND q.due_at IS NOT NULL)"
+)
 
 
 class NewPlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,16 +33,15 @@ async def insert_platform_repo(tx: Transaction, repo: NewPlatformRepo, entry: au
     repo_id = new_id("repo")
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, created_at, next_pull_number, connection_id, external_id,"
-        " sync_due_at) VALUES (:id, :organization_id, :full_name, :platform, :source,"
-        " :default_branch, '', 'indexing', :now, 1, :connection_id, :external_id, :now)",
+        " head_commit, created_at, connection_id, external_id) VALUES (:id, :organization_id,"
+        " :full_name, :platform, :source, :default_branch, '', :now, :connection_id, :external_id)",
         id=repo_id,
         now=await tx.clock_ms(),
         **msgspec.structs.asdict(repo),
     )
+    await request_first_sync(tx, repo_id)
     await audit.write(tx, repo.organization_id, entry)
     await tx.invalidate("repos")
-    tx.announce("platforms")
     return repo_id
 
 
@@ -61,26 +65,13 @@ async def record_fetched_head(
 
     `only_unindexed`: the head has not moved, so a repository that is indexed stays as it is.
     """
-    only = " AND index_status <> 'ready' AND index_due_at IS NULL" if only_unindexed else ""
     changed = await tx.execute(
-        "UPDATE repos SET default_branch = :branch, head_commit = :head, index_due_at = :now,"
-        " index_error = CASE WHEN index_status = 'ready' THEN index_error ELSE NULL END"
-        f" WHERE id = :id AND disconnected_at IS NULL{only}",
+        "UPDATE repos SET default_branch = :branch, head_commit = :head"
+        f" WHERE id = :id AND disconnected_at IS NULL{_UNINDEXED if only_unindexed else ''}",
         id=repo_id,
         branch=branch,
         head=head,
-        now=await tx.clock_ms(),
     )
     if changed:
+        await request_index(tx, repo_id)
         await tx.invalidate("repos")
-        tx.announce("index")
-
-
-async def record_first_fetch_error(tx: Transaction, repo_id: str, reason: str) -> None:
-    """Show why a repository that was never fetched is not indexed."""
-    await tx.execute(
-        "UPDATE repos SET index_error = :reason WHERE id = :id AND index_status = 'indexing'"
-        " AND index_due_at IS NULL",
-        id=repo_id,
-        reason=reason,
-    )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.store.like_pattern import contains_pattern
 from agentjobs_runtime.json_fields import Count, doc, known_values
 from agentjobs_runtime.problems import Problem
@@ -49,6 +49,24 @@ class RepoView(msgspec.Struct, frozen=True):
     ] = None
 
 
+REPO_TABLES = (
+    "repos r LEFT JOIN repo_index i ON i.repo_id = r.id"
+    " LEFT JOIN index_queue q ON q.repo_id = r.id LEFT JOIN repo_sync s ON s.repo_id = r.id"
+)
+IS_INDEXED = "COALESCE(i.status, 'indexing') = 'ready'"
+INDEX_ERROR = "COALESCE(i.error, CASE WHEN r.head_commit = '' THEN s.error END)"
+"""A repository that was never fetched shows why."""
+REPO_COLUMNS = (
+    "r.id, r.full_name, r.platform, COALESCE(i.status, 'indexing') AS index_status,"
+    " COALESCE(i.line_count, 0) AS line_count, r.default_branch, i.indexed_commit,"
+    f" {INDEX_ERROR} AS index_error, q.due_at AS index_due_at, i.done AS index_done,"
+    " i.total AS index_total, r.lifted_paths, s.error AS sync_error, r.required_tags,"
+    " r.max_concurrent_jobs"
+)
+"""The columns of `repo_view`, from `REPO_TABLES`."""
+_SELECT = f"SELECT {REPO_COLUMNS} FROM {REPO_TABLES}"
+
+
 async def list_repos(
     db: Database,
     organization_id: str,
@@ -62,9 +80,9 @@ async def list_repos(
     `search` is a part of their names, in any case.
     """
     rows = await db.fetch_all(
-        "SELECT * FROM repos WHERE organization_id = :organization_id"
-        " AND disconnected_at IS NULL AND id > :after"
-        " AND LOWER(full_name) LIKE :pattern ESCAPE '!' ORDER BY id"
+        f"{_SELECT} WHERE r.organization_id = :organization_id"
+        " AND r.disconnected_at IS NULL AND r.id > :after"
+        " AND LOWER(r.full_name) LIKE :pattern ESCAPE '!' ORDER BY r.id"
         " LIMIT :limit",
         organization_id=organization_id,
         pattern=contains_pattern(search.lower()),
@@ -81,8 +99,8 @@ async def get_repo(db: Database, organization_id: str, repo: str) -> RepoView:
     """
     column = "full_name" if "/" in repo else "id"
     row = await db.fetch_one(
-        f"SELECT * FROM repos WHERE {column} = :repo AND organization_id = :organization_id"
-        " AND disconnected_at IS NULL",
+        f"{_SELECT} WHERE r.{column} = :repo AND r.organization_id = :organization_id"
+        " AND r.disconnected_at IS NULL",
         repo=repo,
         organization_id=organization_id,
     )
@@ -96,8 +114,8 @@ async def get_repo(db: Database, organization_id: str, repo: str) -> RepoView:
 
 async def find_repo(db: Database, organization_id: str, full_name: str) -> RepoView:
     row = await db.fetch_one(
-        "SELECT * FROM repos WHERE organization_id = :organization_id"
-        " AND full_name = :full_name AND disconnected_at IS NULL",
+        f"{_SELECT} WHERE r.organization_id = :organization_id"
+        " AND r.full_name = :full_name AND r.disconnected_at IS NULL",
         organization_id=organization_id,
         full_name=full_name,
     )
@@ -110,12 +128,22 @@ async def find_repo(db: Database, organization_id: str, full_name: str) -> RepoV
     return repo_view(row)
 
 
+async def reload_repo(reader: Database | Transaction, repo_id: str) -> RepoView | None:
+    """None if it was disconnected."""
+    row = await reader.fetch_one(
+        f"{_SELECT} WHERE r.id = :id AND r.disconnected_at IS NULL", id=repo_id
+    )
+    return None if row is None else repo_view(row)
+
+
 def repo_view(row: Row) -> RepoView:
     indexing = row["index_due_at"] is not None and row["index_error"] is None
     return struct_of(
         row,
         RepoView,
-        index_progress=IndexProgress(row["index_done"], row["index_total"]) if indexing else None,
+        index_progress=IndexProgress(row["index_done"] or 0, row["index_total"])
+        if indexing
+        else None,
         lifted_paths=msgspec.json.decode(row["lifted_paths"], type=tuple[str, ...]),
         required_tags=msgspec.json.decode(row["required_tags"], type=tuple[str, ...]),
     )

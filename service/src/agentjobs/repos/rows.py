@@ -1,16 +1,19 @@
-"""Updates of the table `repos` on behalf of packages that own only some of its columns."""
+"""The head of a repository's default branch, recorded after pushes."""
 
+from agentjobs.repos.queues import request_index
 from agentjobs.store.database import Transaction
 
-SCAN_TOPIC = "scan"
 
-
-async def request_scan(tx: Transaction, repo_id: str) -> None:
-    """Make the repository due for a scan of its dependencies."""
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :now WHERE id = :id", id=repo_id, now=await tx.clock_ms()
+async def record_pushed_head(tx: Transaction, repo_id: str, head: str) -> None:
+    """Make the repository due for an index of the new head."""
+    changed = await tx.execute(
+        "UPDATE repos SET head_commit = :head WHERE id = :repo_id AND disconnected_at IS NULL",
+        repo_id=repo_id,
+        head=head,
     )
-    tx.announce(SCAN_TOPIC)
+    if changed:
+        await request_index(tx, repo_id)
+        await tx.invalidate("repos")
 
 
 async def correct_head(tx: Transaction, repo_id: str, stored: str, actual: str) -> None:

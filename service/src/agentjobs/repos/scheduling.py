@@ -10,7 +10,7 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
-from agentjobs.repos.queries import RepoView, find_repo, repo_view
+from agentjobs.repos.queries import RepoView, find_repo, reload_repo
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.tags import split_tags, tags_fault
@@ -68,11 +68,12 @@ async def _store(
     changes: dict[str, Any],
     entry: audit.Entry,
 ) -> None:
-    row = await tx.fetch_one(
-        "SELECT * FROM repos WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=repo_id
+    await tx.fetch_one(
+        "SELECT 1 FROM repos WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=repo_id
     )
-    assert row is not None
-    before = repo_view(row)
+    before = await reload_repo(tx, repo_id)
+    if before is None:
+        return
     repo = msgspec.structs.replace(before, **changes)
     if repo == before:
         return

@@ -11,7 +11,7 @@ import msgspec
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization, update_auto_trigger
 from agentjobs.repos.queries import find_repo
-from agentjobs.repos.rows import SCAN_TOPIC
+from agentjobs.repos.queues import request_scan, request_scans
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.repo_configuration import SEVERITY_ALIASES, Severity
@@ -53,8 +53,9 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 async def load_thresholds(db: Database, repo_id: str) -> Thresholds:
     row = await db.fetch_one(
-        "SELECT r.configured_trigger, r.auto_trigger, o.auto_trigger AS organization_trigger"
-        " FROM repos r JOIN organizations o ON o.id = r.organization_id WHERE r.id = :repo_id",
+        "SELECT i.configured_trigger, r.auto_trigger, o.auto_trigger AS organization_trigger"
+        " FROM repos r JOIN organizations o ON o.id = r.organization_id"
+        " LEFT JOIN repo_index i ON i.repo_id = r.id WHERE r.id = :repo_id",
         repo_id=repo_id,
     )
     if row is None:
@@ -110,26 +111,18 @@ async def _store_for_repo(
     tx: Transaction, organization_id: str, repo_id: str, level: str | None, entry: audit.Entry
 ) -> None:
     await tx.execute(
-        "UPDATE repos SET auto_trigger = :level, scan_due_at = :now"
-        " WHERE id = :repo_id AND disconnected_at IS NULL",
+        "UPDATE repos SET auto_trigger = :level WHERE id = :repo_id AND disconnected_at IS NULL",
         level=level,
-        now=await tx.clock_ms(),
         repo_id=repo_id,
     )
     await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")
-    tx.announce(SCAN_TOPIC)
+    await request_scan(tx, repo_id)
 
 
 async def _store_for_organization(
     tx: Transaction, organization_id: str, level: str | None, entry: audit.Entry
 ) -> None:
     await update_auto_trigger(tx, organization_id, level)
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :now WHERE organization_id = :organization_id"
-        " AND disconnected_at IS NULL AND indexed_commit IS NOT NULL",
-        now=await tx.clock_ms(),
-        organization_id=organization_id,
-    )
     await audit.write(tx, organization_id, entry)
-    tx.announce(SCAN_TOPIC)
+    await request_scans(tx, "r.organization_id = :organization_id", organization_id=organization_id)

@@ -25,10 +25,12 @@ from agentjobs.organizations.plans import Plans
 from agentjobs.store.database import Database, Transaction
 from agentjobs_dependencies.advisories.model import Advisory, parse_advisory
 from agentjobs_dependencies.version_choice import Choice, choose_version
+from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.findings import ORGANIZATION, add_repo, due_scans, make_due, set_dependencies
 from tests.support.osv_records import CVSS_HIGH, LATER, record
+from tests.support.repo_rows import update_repos
 
 CVSS_LOW = "CVSS:3.1/AV:L/AC:H/PR:H/UI:R/S:U/C:L/I:N/A:N"
 PYSEC = record("PYSEC-1", "requests", "2.31.0", aliases=["CVE-1", "GHSA-1111"])
@@ -133,9 +135,9 @@ async def test_a_scan_is_finished_only_after_its_actions(harness: ScanHarness) -
     repo_id = await add_repo(harness.db, "acme/shop", VULNERABLE)
     await harness.scan(repo_id)
     assert await claim_due_scan(harness.db) is None
-    row = await harness.db.fetch_one("SELECT scan_due_at, scanned_at FROM repos")
+    row = await harness.db.fetch_one("SELECT due_at FROM scan_queue")
     assert row is not None
-    assert (row["scan_due_at"], row["scanned_at"] is None) == (None, False)
+    assert row["due_at"] is None
 
 
 async def test_changes_during_a_scan_cause_another_scan(harness: ScanHarness) -> None:
@@ -161,7 +163,7 @@ async def test_a_repository_is_scanned_by_one_process_at_a_time(harness: ScanHar
     assert await claim_due_scan(harness.db) is None
 
 
-async def test_a_failed_scan_is_stored_and_retried(harness: ScanHarness) -> None:
+async def test_a_failed_scan_is_retried(harness: ScanHarness) -> None:
     broken = await add_repo(harness.db, "acme/broken", VULNERABLE)
     fine = await add_repo(harness.db, "acme/fine", VULNERABLE)
 
@@ -173,10 +175,10 @@ async def test_a_failed_scan_is_stored_and_retried(harness: ScanHarness) -> None
     await harness.db.transact(make_due, broken)
     await harness.db.transact(make_due, fine)
     assert [await harness.loop.scan_one() for _ in range(3)] == [True, True, False]
-    rows_ = await harness.db.fetch_all("SELECT id, scan_error, scan_due_at FROM repos")
-    errors = {row["id"]: row["scan_error"] for row in rows_}
-    assert "a fault of ours" in errors[broken]
-    assert errors[fine] is None
+    rows_ = await harness.db.fetch_all("SELECT repo_id, due_at FROM scan_queue")
+    due_at = {row["repo_id"]: row["due_at"] for row in rows_}
+    assert due_at[broken] > now_ms() + 60_000
+    assert due_at[fine] is None
 
 
 async def test_starting_a_service_makes_every_indexed_repository_due(harness: ScanHarness) -> None:
@@ -309,6 +311,4 @@ async def test_an_organization_with_few_repositories_does_not_wait_for_one_with_
 
 
 async def _due_since(tx: Transaction, repo_id: str, due_at: int) -> None:
-    await tx.execute(
-        "UPDATE repos SET scan_due_at = :due_at WHERE id = :id", id=repo_id, due_at=due_at
-    )
+    await update_repos(tx, "scan_due_at = :due_at", "r.id = :id", id=repo_id, due_at=due_at)

@@ -322,7 +322,7 @@ async def _expire(tx: Transaction) -> None:
 
 
 async def _clear_due_scans(tx: Transaction) -> None:
-    await tx.execute("UPDATE repos SET scan_due_at = NULL")
+    await tx.execute("UPDATE scan_queue SET due_at = NULL")
 
 
 async def test_an_unreadable_range_is_reported_until_its_record_changes(

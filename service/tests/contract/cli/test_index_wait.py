@@ -14,6 +14,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.jobs import insert_repo
+from tests.support.repo_rows import write_repos
 
 NAME = "acme/shop"
 
@@ -50,7 +51,7 @@ async def test_it_ends_when_the_index_is_ready_or_has_failed(database, repo, cha
     waiting = asyncio.create_task(wait_for_index(database, repo))
     await asyncio.sleep(0)
     assert not waiting.done()
-    await change(database, f"UPDATE repos SET {change_of}")
+    await write_repos(database, change_of)
     result = await waiting
     assert (result.index_status, result.index_error) == outcome
 

@@ -36,6 +36,7 @@ from agentjobs_runtime.protocol.outcomes import Cancelled
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.jobs import JobHarness
+from tests.support.repo_rows import SELECT
 from tests.support.users import write
 
 PLANS = Plans(DEFAULT_PLANS)
@@ -276,16 +277,17 @@ async def test_a_sync_cannot_leave_files_of_a_deleted_organization(
 ) -> None:
     copy = tmp_path / "git" / "repos-doomed.git"
     copy.mkdir()
-    await write(filled, f"UPDATE repos SET sync_lease_until = {2**53}, disconnected_at = NULL")
+    await write(filled, f"UPDATE sync_queue SET lease_until = {2**53}")
+    await write(filled, "UPDATE repos SET disconnected_at = NULL")
     monkeypatch.setattr(purge, "_STOP_SECONDS", 0.0)
     with pytest.raises(Problem, match="Run the command again"):
         await delete_organization(filled, settings, "doomed")
     assert copy.exists()
-    (row,) = await filled.fetch_all("SELECT * FROM repos WHERE id = 'repos-doomed'")
+    (row,) = await filled.fetch_all(f"{SELECT} WHERE r.id = 'repos-doomed'")
     assert (row["sync_due_at"], row["index_due_at"]) == (None, None)
     assert row["disconnected_at"] is not None
 
-    await write(filled, "UPDATE repos SET sync_lease_until = NULL")
+    await write(filled, "UPDATE sync_queue SET lease_until = NULL")
     await delete_organization(filled, settings, "doomed")
     assert not copy.exists()
     assert rows_with(await dump(filled), "doomed") == {"audit_log": 3}

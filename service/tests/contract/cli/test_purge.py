@@ -14,6 +14,7 @@ from agentjobs.store.database import Transaction
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
 from tests.support.jobs import JobHarness, insert_repo
+from tests.support.repo_rows import update_repos
 
 NAME = "acme/shop"
 
@@ -98,4 +99,4 @@ async def test_files_that_cannot_be_removed_are_named(
 
 async def _lease_sync(tx: Transaction) -> None:
     until = await tx.clock_ms() + 60_000
-    await tx.execute("UPDATE repos SET sync_lease_until = :until", until=until)
+    await update_repos(tx, "sync_lease_until = :until", until=until)

@@ -35,6 +35,7 @@ from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.memory_platform import MemoryRepositories
+from tests.support.repo_rows import SELECT, update_repos
 
 TOKEN = "good-token"
 
@@ -169,10 +170,7 @@ async def test_a_new_credential_replaces_the_old_one_and_failed_syncs_are_retrie
     replaced = await replace_credential(database, keys, "acme", "github", "newer-token")
     assert (replaced.error, replaced.account) == (None, "bot")
     assert (await open_credential(database, keys, connection.id))[1] == "newer-token"
-    due = {
-        row["id"]: row["sync_due_at"]
-        for row in await database.fetch_all("SELECT id, sync_due_at FROM repos")
-    }
+    due = {row["id"]: row["sync_due_at"] for row in await database.fetch_all(SELECT)}
     assert (due[failing] < far, due[fine] == far) == (True, True)
 
     rotated = await rotate_hook_secret(database, keys, "acme", "github")
@@ -286,14 +284,20 @@ async def _insert_repo(
     repo_id = new_id("repo")
     await tx.execute(
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, created_at, next_pull_number, connection_id, external_id,"
-        " sync_due_at, sync_error) VALUES (:id, :organization_id, :full_name, 'github', '', 'main',"
-        " '', 'indexing', 1, 1, :connection_id, :external_id, :due_at, :error)",
+        " head_commit, created_at, connection_id, external_id)"
+        " VALUES (:id, :organization_id, :full_name, 'github', '', 'main',"
+        " '', 1, :connection_id, :external_id)",
         id=repo_id,
         organization_id=organization_id,
         full_name=f"acme/shop{number}",
         connection_id=connection_id,
         external_id=str(number),
+    )
+    await update_repos(
+        tx,
+        "sync_due_at = :due_at, sync_error = :error",
+        "r.id = :id",
+        id=repo_id,
         due_at=due_at,
         error=error,
     )

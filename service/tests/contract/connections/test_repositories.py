@@ -25,6 +25,7 @@ from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.memory_platform import MemoryRepositories
+from tests.support.repo_rows import SELECT
 
 SHOP = RemoteRepository("1", "Acme/shop", "trunk")
 ODD = RemoteRepository("2", "Acme/.github", "main")
@@ -83,7 +84,7 @@ async def test_a_repository_is_connected_by_its_name_and_waits_for_its_first_fet
     with harness.db.changes.listen("platforms") as changes:
         assert await harness.connect("acme/SHOP", "acme/SHOP") == {"Acme/shop": "indexing"}
         assert await changes.wait(10)
-    (row,) = await harness.db.fetch_all("SELECT * FROM repos")
+    (row,) = await harness.db.fetch_all(SELECT)
     assert (row["platform"], row["connection_id"], row["external_id"], row["default_branch"]) == (
         ("gitlab", harness.connection.id, "1", "trunk")
     )

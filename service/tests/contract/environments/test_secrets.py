@@ -196,6 +196,7 @@ async def test_a_disconnected_repository_keeps_no_secret_and_gets_no_new_one(
 
 
 async def _rename(tx: Transaction, repo_id: str, name: str) -> None:
+    await tx.execute("DELETE FROM repo_index")
     await tx.execute("UPDATE repos SET id = :id WHERE full_name = :name", id=repo_id, name=name)
 
 

@@ -25,6 +25,7 @@ from agentjobs_runtime.settings import load
 from agentjobs_runtime.settings.model import Settings
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.indexing import IndexSetup, index_setup
+from tests.support.repo_rows import SELECT, update_repos
 from tests.support.workspace import run_git
 
 REPO = "repo_x"
@@ -54,26 +55,27 @@ async def db(database: Database, setup: IndexSetup) -> Database:
     async def insert(tx: Transaction) -> None:
         await tx.execute(
             "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-            " head_commit, index_status, created_at, next_pull_number, index_due_at)"
-            " VALUES (:id, :owner, 'acme/shop', 'local', '', 'main', :head, 'indexing', 1, 1, 1)",
+            " head_commit, created_at)"
+            " VALUES (:id, :owner, 'acme/shop', 'local', '', 'main', :head, 1)",
             id=REPO,
             owner=owner.id,
             head=head,
         )
+        await update_repos(tx, "index_due_at = 1")
 
     await database.transact(insert)
     return database
 
 
 async def row_of(db: Database) -> Row:
-    row = await db.fetch_one("SELECT * FROM repos WHERE id = :id", id=REPO)
+    row = await db.fetch_one(f"{SELECT} WHERE r.id = :id", id=REPO)
     assert row is not None
     return row
 
 
 async def change(db: Database, assignments: str) -> None:
     async def execute(tx: Transaction) -> None:
-        await tx.execute(f"UPDATE repos SET {assignments}")
+        await update_repos(tx, assignments)
 
     await db.transact(execute)
 

@@ -18,6 +18,7 @@ from agentjobs_runtime.settings import load
 from agentjobs_runtime.settings.model import Settings
 from tests.support.findings import add_repo
 from tests.support.indexing import IndexSetup, index_setup
+from tests.support.repo_rows import update_repos
 
 APP = b"""<project>
 <parent><groupId>org.boot</groupId><artifactId>starter</artifactId><version>2.1</version></parent>
@@ -82,7 +83,7 @@ async def index(
     """The version of each dependency, and what sets it."""
 
     async def make_due(tx: Transaction) -> None:
-        await tx.execute("UPDATE repos SET index_due_at = 1")
+        await update_repos(tx, "index_due_at = 1")
 
     await db.transact(make_due)
     repo = await claim_due(db)
@@ -136,10 +137,10 @@ async def test_a_registry_that_does_not_respond_leaves_versions_unknown_until_it
     poms = pom_fetcher(settings, registry)
     unknown = dict.fromkeys(RESOLVED, (None, ""))
     assert await index(database, repo_id, setup, settings, poms) == unknown
-    row = await database.fetch_one("SELECT index_status, index_warnings FROM repos")
+    row = await database.fetch_one("SELECT status, warnings FROM repo_index")
     assert row is not None
-    (warning,) = msgspec.json.decode(row["index_warnings"])
-    assert (row["index_status"], warning["path"]) == ("ready", "pom.xml")
+    (warning,) = msgspec.json.decode(row["warnings"])
+    assert (row["status"], warning["path"]) == ("ready", "pom.xml")
     assert warning["reason"].startswith("org.boot:starter:2.1 is neither in the repository nor")
     # The same process does not ask again at once, not even after a push.
     setup.commit({"a.md": b"1\n"})

@@ -28,6 +28,7 @@ from agentjobs_runtime.protocol.outcomes import Completed
 from agentjobs_runtime.settings import load
 from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent, claim_job, job_harness
+from tests.support.repo_rows import update_repos
 from tests.support.stored_findings import (
     FIXES,
     PYYAML,
@@ -46,9 +47,7 @@ def harness(database: Database, tmp_path: Path) -> JobHarness:
 
 
 async def configure(tx: Transaction, repo_id: str, level: str | None) -> None:
-    await tx.execute(
-        "UPDATE repos SET configured_trigger = :level WHERE id = :id", id=repo_id, level=level
-    )
+    await update_repos(tx, "configured_trigger = :level", "r.id = :id", id=repo_id, level=level)
 
 
 async def test_a_finding_at_the_threshold_creates_one_job_that_names_its_cause(
@@ -268,10 +267,12 @@ async def test_half_of_the_queue_is_reserved_for_requests_and_the_other_fixes_wa
 
 async def is_scanned_again(harness: JobHarness, repo_id: str) -> bool:
     """And clears it, as the end of a scan does."""
-    row = await harness.db.fetch_one("SELECT scan_due_at FROM repos WHERE id = :id", id=repo_id)
+    row = await harness.db.fetch_one(
+        "SELECT due_at FROM scan_queue WHERE repo_id = :id", id=repo_id
+    )
     assert row is not None
     await harness.db.transact(_make_not_due, repo_id)
-    return row["scan_due_at"] is not None and row["scan_due_at"] > now_ms()
+    return row["due_at"] is not None and row["due_at"] > now_ms()
 
 
 async def test_a_job_whose_fix_version_changed_takes_over_the_new_fix(
@@ -350,10 +351,12 @@ async def test_setting_a_threshold_makes_the_repository_due_for_a_scan(harness: 
     repo_id = await repo_of(harness, acme)
     await set_repo_threshold(harness.db, "acme", "acme/shop", "Moderate")
     row = await harness.db.fetch_one(
-        "SELECT auto_trigger, scan_due_at FROM repos WHERE id = :id", id=repo_id
+        "SELECT r.auto_trigger, q.due_at FROM repos r JOIN scan_queue q ON q.repo_id = r.id"
+        " WHERE r.id = :id",
+        id=repo_id,
     )
     assert row is not None
-    assert (row["auto_trigger"], row["scan_due_at"] < now_ms() + 1_000) == ("medium", True)
+    assert (row["auto_trigger"], row["due_at"] < now_ms() + 1_000) == ("medium", True)
     with pytest.raises(Problem, match="low, medium, high, critical, none, default"):
         await set_repo_threshold(harness.db, "acme", "acme/shop", "severe")
     with pytest.raises(Problem):
@@ -365,8 +368,10 @@ async def _disconnect(tx: Transaction, repo_id: str) -> None:
 
 
 async def _set_grouping(tx: Transaction, repo_id: str, grouping: str | None) -> None:
-    await tx.execute(
-        "UPDATE repos SET configured_grouping = :grouping WHERE id = :id",
+    await update_repos(
+        tx,
+        "configured_grouping = :grouping",
+        "r.id = :id",
         id=repo_id,
         grouping=grouping,
     )
@@ -377,4 +382,4 @@ async def _close_pulls(tx: Transaction) -> None:
 
 
 async def _make_not_due(tx: Transaction, repo_id: str) -> None:
-    await tx.execute("UPDATE repos SET scan_due_at = NULL WHERE id = :id", id=repo_id)
+    await tx.execute("UPDATE scan_queue SET due_at = NULL WHERE repo_id = :id", id=repo_id)

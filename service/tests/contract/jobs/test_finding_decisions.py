@@ -19,6 +19,7 @@ from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import load
 from agentjobs_worker.agents.catalog import Catalog
 from tests.support.jobs import JobHarness, an_agent, job_harness
+from tests.support.repo_rows import update_repos
 from tests.support.stored_findings import PYYAML, REQUESTS, add_findings
 
 DISMISSED = NewDecision(reason="not_reachable", note="Only in a script.")
@@ -178,7 +179,7 @@ async def test_an_invalid_decision_is_refused(
 
 
 async def _index(tx: Transaction) -> None:
-    await tx.execute("UPDATE repos SET indexed_commit = 'c', scan_due_at = NULL")
+    await update_repos(tx, "indexed_commit = 'c', scan_due_at = NULL")
 
 
 async def _end_snooze_of(tx: Transaction, name: str) -> None:

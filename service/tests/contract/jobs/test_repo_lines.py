@@ -10,6 +10,7 @@ from agentjobs.jobs.views.repo_suggestions import suggest_repos
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
 from tests.support.jobs import JobHarness, insert_repo
+from tests.support.repo_rows import update_repos
 from tests.support.stored_findings import PYYAML, REQUESTS, add_findings
 
 
@@ -37,7 +38,7 @@ async def names_of(harness: JobHarness, caller: Caller, **options: Any) -> list[
 
 async def change(harness: JobHarness, name: str, assignment: str) -> None:
     async def write(tx: Transaction) -> None:
-        await tx.execute(f"UPDATE repos SET {assignment} WHERE full_name = :name", name=name)
+        await update_repos(tx, assignment, "r.full_name = :name", name=name)
 
     await harness.db.transact(write)
 

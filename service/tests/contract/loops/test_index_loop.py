@@ -12,6 +12,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.fair_slots import FairTurns
 from agentjobs_runtime.settings import load
 from tests.support.jobs import JobHarness
+from tests.support.repo_rows import update_repos
 from tests.support.stores import until
 
 
@@ -34,16 +35,22 @@ class SlowIndexes:
         """The first one longest; those that do not exist are copies of `shop`."""
 
         async def change(tx: Transaction) -> None:
-            await tx.execute("UPDATE repos SET index_due_at = NULL")
+            await tx.execute("UPDATE index_queue SET due_at = NULL")
             for due_at, full_name in enumerate(full_names, 1):
                 await tx.execute(
                     "INSERT INTO repos (id, organization_id, full_name, platform, source,"
-                    " default_branch, head_commit, index_status, created_at, next_pull_number,"
-                    " index_due_at) SELECT 'repo_' || :full_name, organization_id, :full_name,"
-                    " 'local', '', 'main', '', 'indexing', 1, 1, :due_at FROM repos"
+                    " default_branch, head_commit, created_at)"
+                    " SELECT 'repo_' || :full_name, organization_id, :full_name,"
+                    " 'local', '', 'main', '', 1 FROM repos"
                     " WHERE full_name = :shop",
                     full_name=full_name,
                     shop=f"{full_name.partition('/')[0]}/shop",
+                )
+                await update_repos(
+                    tx,
+                    "index_due_at = :due_at",
+                    "r.full_name = :full_name",
+                    full_name=full_name,
                     due_at=due_at,
                 )
 

@@ -18,6 +18,7 @@ from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.gitlab import GitLabServer
 from tests.support.polled_platform import polled_platform
+from tests.support.repo_rows import update_repos
 
 # What matters here are the requests to the platform; the store is tested with syncs.
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -39,7 +40,7 @@ class Connected:
         """Sync what is due, as if the time to poll had come; returns the number of requests."""
 
         async def make_due(tx: Transaction) -> None:
-            await tx.execute("UPDATE repos SET sync_due_at = 1, whole_due_at = NULL")
+            await update_repos(tx, "sync_due_at = 1, whole_due_at = NULL")
             await tx.execute("UPDATE platform_connections SET resting_until = NULL")
 
         await self.db.transact(make_due)
@@ -50,10 +51,10 @@ class Connected:
 
     async def errors(self) -> tuple[set[str | None], str | None]:
         """Of the repositories, and of the connection."""
-        rows = await self.db.fetch_all("SELECT sync_error FROM repos")
+        rows = await self.db.fetch_all("SELECT error FROM repo_sync")
         connection = await self.db.fetch_one("SELECT error FROM platform_connections")
         assert connection is not None
-        return {row["sync_error"] for row in rows}, connection["error"]
+        return {row["error"] for row in rows}, connection["error"]
 
 
 @pytest.fixture(params=[GitHubServer, GitLabServer, GiteaServer])

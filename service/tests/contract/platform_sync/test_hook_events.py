@@ -18,6 +18,7 @@ from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.git.remote import Remote
 from agentjobs_runtime.settings import load
 from tests.support.platform_sync import SHOP, SyncEnvironment, sync_environment
+from tests.support.repo_rows import SELECT
 
 PUSH = HookEvent("push", SHOP)
 
@@ -37,8 +38,8 @@ async def receive(
 
 
 async def postpone(env: SyncEnvironment, failures: int = 0) -> None:
-    await env.execute(
-        "UPDATE repos SET sync_due_at = :later, sync_failures = :failures",
+    await env.update_repos(
+        "sync_due_at = :later, sync_failures = :failures",
         later=now_ms() + 3_600_000,
         failures=failures,
     )
@@ -83,7 +84,7 @@ async def test_an_event_makes_its_repository_due_and_is_processed_once(
 
 async def test_a_busy_repository_is_not_synced_for_every_push(env: SyncEnvironment) -> None:
     await postpone(env)
-    await env.execute("UPDATE repos SET synced_at = :now", now=now_ms())
+    await env.update_repos("synced_at = :now", now=now_ms())
     assert not await makes_due(env, "one", PUSH)
     assert 0 < await env.seconds_until_due() <= 10
 
@@ -152,14 +153,14 @@ async def test_only_repositories_with_hooks_are_polled_less_often(env: SyncEnvir
     assert next_due == {SHOP: 3_600_000, "42": 300_000}
     # Hooks signed with an old secret do not count.
     await env.execute("UPDATE platform_connections SET hook_seen_at = NULL")
-    await env.execute("UPDATE repos SET sync_due_at = 1, sync_lease_until = NULL")
+    await env.update_repos("sync_due_at = 1, sync_lease_until = NULL")
     due = await claim_due_sync(env.db)
     assert due is not None
     assert next_due_at(due, 300, 0) == 300_000
 
 
 async def repos(env: SyncEnvironment) -> list[Row]:
-    return await env.db.fetch_all("SELECT * FROM repos")
+    return await env.db.fetch_all(SELECT)
 
 
 async def test_events_are_deleted_after_a_day_but_not_before_they_are_processed(

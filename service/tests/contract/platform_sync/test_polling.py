@@ -14,6 +14,7 @@ from agentjobs_runtime.clock import now_ms
 from tests.support.forge_servers.github import GitHubServer
 from tests.support.forge_servers.state import RepositoryRow
 from tests.support.polled_platform import polled_platform
+from tests.support.repo_rows import update_repos
 
 # What matters here are the requests to the platform; the store is tested with syncs.
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -35,7 +36,7 @@ class Polling:
         """Sync each repository once, as if the time to poll it had come."""
 
         async def make_due(tx: Transaction) -> None:
-            await tx.execute("UPDATE repos SET sync_due_at = 1, whole_due_at = NULL")
+            await update_repos(tx, "sync_due_at = 1, whole_due_at = NULL")
 
         await self.db.transact(make_due)
         for _ in self.rows:
@@ -49,8 +50,8 @@ class Polling:
         await register_hooks(self.db, "default", name, [], "http://127.0.0.1:8000")
 
     async def errors(self) -> set[str | None]:
-        rows = await self.db.fetch_all("SELECT sync_error FROM repos")
-        return {row["sync_error"] for row in rows}
+        rows = await self.db.fetch_all("SELECT error FROM repo_sync")
+        return {row["error"] for row in rows}
 
     async def heads(self) -> set[str]:
         rows = await self.db.fetch_all("SELECT head_commit FROM repos")
@@ -136,6 +137,6 @@ async def test_polls_wait_while_half_of_the_limit_is_used_and_show_no_error(
     # The look before has learned the limit; none of these was sent.
     assert polling.server.calls == []
     assert await polling.errors() == {None}
-    rows = await polling.db.fetch_all("SELECT sync_due_at, sync_failures FROM repos")
-    assert {row["sync_failures"] for row in rows} == {0}
-    assert all(row["sync_due_at"] > now_ms() + 1_000_000 for row in rows)
+    rows = await polling.db.fetch_all("SELECT due_at, failures FROM sync_queue")
+    assert {row["failures"] for row in rows} == {0}
+    assert all(row["due_at"] > now_ms() + 1_000_000 for row in rows)

@@ -23,9 +23,9 @@ async def test_connected_repositories_are_listed_by_name_and_counted(
     assert ([repo.full_name for repo in listed.repos], listed.total) == (names, 2)
     first = await repos_of_connection(database, connection.id, limit=1)
     assert ([repo.full_name for repo in first.repos], first.total) == (names[:1], 2)
-    await env.execute(
-        "UPDATE repos SET head_commit = 'abc', sync_error = 'It is down.', sync_failures = 2"
-        " WHERE external_id = :id",
+    await env.update_repos(
+        "head_commit = 'abc', sync_error = 'It is down.', sync_failures = 2",
+        "r.external_id = :id",
         id=SHOP,
     )
     repo_id = (await env.row())["id"]

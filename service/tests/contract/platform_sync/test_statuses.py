@@ -70,7 +70,7 @@ async def statuses(database: Database, tmp_path: Path) -> Statuses:
     settings = load({"AGENTJOBS_DATA_DIR": str(tmp_path), "AGENTJOBS_PUBLIC_URL": PUBLIC_URL})
     env = await sync_environment(database, settings, cast("Remote", None))
     await env.connect()
-    await env.execute("UPDATE repos SET index_status = 'ready', head_commit = :base", base=BASE)
+    await env.update_repos("index_status = 'ready', head_commit = :base", base=BASE)
     return Statuses(env)
 
 

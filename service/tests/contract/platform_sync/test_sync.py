@@ -10,11 +10,12 @@ import pytest
 from agentjobs.inventory.indexing import claim_due
 from agentjobs.jobs.queue.platform_outages import held_keys, record_outage
 from agentjobs.platform_sync import pulls, sync
-from agentjobs.platform_sync.claims import DUE, claim_due_sync
+from agentjobs.platform_sync.claims import claim_due_sync
 from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.platforms.hooks import HookEvent
 from agentjobs.platforms.http.client import ApiError
 from agentjobs.platforms.protocol import PlatformError
+from agentjobs.repos.queues import SYNC
 from agentjobs.store.database import Database
 from agentjobs_runtime.clock import SECOND_MS, now_ms
 from agentjobs_runtime.protocol.outcomes import Outage
@@ -56,7 +57,7 @@ async def test_the_first_sync_fetches_a_copy_and_later_ones_what_is_new(
     assert indexed is not None
     assert (indexed.id, indexed.head_commit) == (row["id"], first)
     assert 200 < await env.seconds_until_due() <= 300
-    await env.execute("UPDATE repos SET index_due_at = NULL")
+    await env.update_repos("index_due_at = NULL")
     assert (await env.full_sync())["index_due_at"] is None
 
     second = workspace.origin.commit({"new.py": b"import os\n"})
@@ -117,7 +118,7 @@ async def test_a_missing_repository_shows_an_error_and_is_synced_less_and_less_o
     env: SyncEnvironment,
 ) -> None:
     await env.full_sync()
-    await env.execute("UPDATE repos SET index_status = 'ready', index_due_at = NULL")
+    await env.update_repos("index_status = 'ready', index_due_at = NULL")
     remote = env.platform.repos.pop(SHOP)
     waits = []
     for _ in range(9):
@@ -130,7 +131,7 @@ async def test_a_missing_repository_shows_an_error_and_is_synced_less_and_less_o
     assert env.platform.requests["pull"] == 0
 
     # One that never was shows the error on its index too, and is indexed when it is back.
-    await env.execute("UPDATE repos SET index_status = 'indexing'")
+    await env.update_repos("index_status = 'indexing', head_commit = ''")
     row = await env.full_sync()
     assert (row["index_status"], row["index_error"]) == ("indexing", row["sync_error"])
     env.platform.repos[SHOP] = remote
@@ -240,9 +241,7 @@ async def test_an_unreachable_platform_pauses_all_repositories_of_its_connection
     # The pause grows with each failure, whichever repository it is.
     waits = []
     for external_id in ("42", SHOP, "42"):
-        await env.execute(
-            "UPDATE repos SET sync_due_at = 1 WHERE external_id = :id", id=external_id
-        )
+        await env.update_repos("sync_due_at = 1", "r.external_id = :id", id=external_id)
         await env.execute("UPDATE platform_connections SET resting_until = 1")
         assert await env.loop.sync_next()
         waits.append(await pause_seconds(env))
@@ -517,13 +516,13 @@ async def test_a_claim_expires_when_its_process_dies(env: SyncEnvironment) -> No
     due = await claim_due_sync(env.db)
     assert due is not None
     assert await claim_due_sync(env.db) is None
-    lease_seconds = DUE.lease_ms // SECOND_MS
+    lease_seconds = SYNC.lease_ms // SECOND_MS
     assert lease_seconds / 2 < await env.seconds_until_due() <= lease_seconds
     past = now_ms() - 1
-    await env.execute("UPDATE repos SET sync_due_at = :past", past=past)
+    await env.update_repos("sync_due_at = :past", past=past)
     # Made due meanwhile, it is still claimed.
     assert await claim_due_sync(env.db) is None
-    await env.execute("UPDATE repos SET sync_lease_until = :past", past=past)
+    await env.update_repos("sync_lease_until = :past", past=past)
     assert await claim_due_sync(env.db, busy=[due.repo.id]) is None
     for crowded in (env.connection.id, env.connection.organization_id):
         assert await claim_due_sync(env.db, crowded=[crowded]) is None
@@ -541,7 +540,7 @@ async def test_an_interrupted_sync_is_repeated(env: SyncEnvironment) -> None:
     # What was handled is not repeated; the rest follows when the lease ends.
     assert row["head_commit"]
     assert (await env.pull(1))["comment_seen"] == 10
-    lease_seconds = DUE.lease_ms // SECOND_MS
+    lease_seconds = SYNC.lease_ms // SECOND_MS
     assert lease_seconds / 2 < await env.seconds_until_due() <= lease_seconds
     env.platform.permission_faults.clear()
     env.restart()

@@ -171,8 +171,8 @@ async def _fill(tx: Transaction, organization_id: str) -> None:
     for repo in ("r1", "r2"):
         await tx.execute(
             "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-            " head_commit, index_status, created_at)"
-            " VALUES (:id, :organization_id, :full_name, 'local', '', 'main', '', 'ready', 1)",
+            " head_commit, created_at)"
+            " VALUES (:id, :organization_id, :full_name, 'local', '', 'main', '', 1)",
             id=repo,
             organization_id=organization_id,
             full_name=f"acme/{repo}",

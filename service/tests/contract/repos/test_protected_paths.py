@@ -23,8 +23,8 @@ async def connected(database: Database) -> Database:
     async def insert(tx: Transaction) -> None:
         await tx.execute(
             "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-            " head_commit, index_status, created_at, next_pull_number)"
-            " VALUES ('repo_x', :owner, :name, 'local', '', 'main', '', 'ready', 1, 1)",
+            " head_commit, created_at)"
+            " VALUES ('repo_x', :owner, :name, 'local', '', 'main', '', 1)",
             owner=owner.id,
             name=NAME,
         )

@@ -20,6 +20,7 @@ from agentjobs_runtime.protocol.outcomes import Failed
 from agentjobs_runtime.settings import Settings
 from tests.support import version_0_2
 from tests.support.jobs import job_harness
+from tests.support.repo_rows import EARLIER_COLUMNS, TABLES
 from tests.support.stores import process
 
 LATEST = known_revisions()[-1]
@@ -34,8 +35,12 @@ IN_EARLIER_FORM = {
     " FROM jobs j LEFT JOIN job_queue q ON q.job_id = j.id",
     "forge_connections": "SELECT * FROM platform_connections",
     "forge_hints": "SELECT * FROM platform_hints",
+    "repos": f"SELECT {EARLIER_COLUMNS} FROM {TABLES}",
 }
 """The rows of tables that 0.2.0 had in another form, read back in that form."""
+
+NOT_KEPT = {"repos": ("scanned_at", "scan_error")}
+"""Nothing used these columns."""
 
 CONSTRAINTS = (
     "/*postgresql SELECT conname || ' ' || pg_get_constraintdef(oid) AS text FROM pg_constraint"
@@ -99,6 +104,9 @@ async def test_every_row_of_0_2_is_kept(empty_database_url: str) -> None:
     db = await open_unchecked(empty_database_url, listen=False)
     for table, rows in earlier.items():
         query = IN_EARLIER_FORM.get(table, f"SELECT * FROM {table}")
+        for row in rows:
+            for column in NOT_KEPT.get(table, ()):
+                row.pop(column, None)
         assert digest(await db.fetch_all(query)) == digest(rows), table
     await db.close()
 

@@ -24,6 +24,7 @@ from tests.support import version_0_2
 from tests.support.cli_process import make_repository
 from tests.support.in_process_cli import InProcessCommandLine
 from tests.support.jobs import job_harness
+from tests.support.repo_rows import update_repos
 
 ENDPOINT = "https://receiver.example/hook"
 
@@ -66,7 +67,7 @@ class Store:
 
 async def add_jobs(db, harness):
     async def make_ready(tx):
-        await tx.execute("UPDATE repos SET index_status = 'ready'")
+        await update_repos(tx, "index_status = 'ready'")
         await tx.execute(
             "INSERT INTO workers (id, hostname, agents, slots, started_at, heartbeat_at)"
             " VALUES ('wrk_a', 'host', '[]', 1, 1, :now)",

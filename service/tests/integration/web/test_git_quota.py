@@ -64,9 +64,8 @@ async def test_repositories_that_were_disconnected_count(server: GitServer) -> N
     await server.platform.db.transact(
         lambda tx: tx.execute(
             "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-            " head_commit, index_status, created_at, disconnected_at)"
-            " VALUES ('repo_old', :organization_id, 'acme/old', 'local', '', 'main', :head,"
-            " 'ready', 1, 1)",
+            " head_commit, created_at, disconnected_at)"
+            " VALUES ('repo_old', :organization_id, 'acme/old', 'local', '', 'main', :head, 1, 1)",
             organization_id=old["organization_id"],
             head=old["head_commit"],
         )

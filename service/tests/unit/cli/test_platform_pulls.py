@@ -14,8 +14,8 @@ ROWS = (
     "INSERT INTO organizations (id, name, plan, created_at) VALUES ('org_1', 'default', 'x', 1)",
     (
         "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-        " head_commit, index_status, created_at) VALUES ('repo_1', 'org_1', 'group/sub/shop',"
-        " 'gitea', '', 'main', '', 'ready', 1)"
+        " head_commit, created_at) VALUES ('repo_1', 'org_1', 'group/sub/shop',"
+        " 'gitea', '', 'main', '', 1)"
     ),
     (
         "INSERT INTO pulls (repo_id, number, title, body, head_branch, base_branch, head_commit,"

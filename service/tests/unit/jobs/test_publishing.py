@@ -11,7 +11,7 @@ from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing import unpublished_work
 from agentjobs.publishing.context import FinishedWork
 from agentjobs.publishing.unpublished_work import keep_finished_work, publish_or_keep
-from agentjobs.repos.sync_requests import request_sync
+from agentjobs.repos.queues import request_sync
 from agentjobs.store.database import StoreUnavailable
 from agentjobs_runtime.mirrors.errors import PushDenied, PushRejected, RepoUnavailable
 from agentjobs_runtime.protocol.outcomes import Completed, Kept, KeptWork, Outage

@@ -108,9 +108,9 @@ async def insert_repository(sender: Sender) -> None:
     async def insert(tx: Transaction) -> None:
         await tx.execute(
             "INSERT INTO repos (id, organization_id, full_name, platform, source, default_branch,"
-            " head_commit, index_status, created_at, next_pull_number, connection_id, external_id)"
+            " head_commit, created_at, connection_id, external_id)"
             " VALUES ('repo_5', :organization_id, 'acme/five', 'github', '', 'main', '',"
-            " 'indexing', 1, 1, :connection_id, '5')",
+            " 1, :connection_id, '5')",
             organization_id=sender.added.connection.organization_id,
             connection_id=sender.added.connection.id,
         )

@@ -45,6 +45,12 @@ _TENANT_TABLES = (
     _repo_table(name="pull_statuses", key=("repo_id", "number")),
     _repo_table(name="pull_views", key=("repo_id", "number", "user_id", "file_key")),
     _repo_table(name="pulls", key=("repo_id", "number")),
+    _repo_table(name="pull_numbers", key=("repo_id",)),
+    _repo_table(name="repo_index", key=("repo_id",)),
+    _repo_table(name="repo_sync", key=("repo_id",)),
+    _repo_table(name="index_queue", key=("repo_id",)),
+    _repo_table(name="scan_queue", key=("repo_id",)),
+    _repo_table(name="sync_queue", key=("repo_id",)),
     _repo_table(name="repo_hooks", key=("repo_id",), unexported=("sealed",)),
     TenantTable(
         name="delivery_attempts",

@@ -46,12 +46,10 @@ async def _check_service(db: "Database") -> None:
 
 
 async def _reload(db: "Database", repo: "RepoView") -> "RepoView":
-    from agentjobs.repos.queries import repo_view
+    from agentjobs.repos.queries import reload_repo
     from agentjobs_runtime.problems import Problem
 
-    row = await db.fetch_one(
-        "SELECT * FROM repos WHERE id = :id AND disconnected_at IS NULL", id=repo.id
-    )
-    if row is None:
+    reloaded = await reload_repo(db, repo.id)
+    if reloaded is None:
         raise Problem("repo_not_connected", f"{repo.full_name} was disconnected meanwhile.")
-    return repo_view(row)
+    return reloaded

@@ -133,8 +133,8 @@ async def _active_work(tx: Transaction, repo_id: str) -> _Work:
         now=now,
     )
     reader = await tx.fetch_one(
-        "SELECT id FROM repos WHERE id = :id"
-        " AND (sync_lease_until > :now OR index_lease_until > :now)",
+        "SELECT repo_id FROM sync_queue WHERE repo_id = :id AND lease_until > :now"
+        " UNION ALL SELECT repo_id FROM index_queue WHERE repo_id = :id AND lease_until > :now",
         id=repo_id,
         now=now,
     )

@@ -8,7 +8,13 @@ import msgspec
 from agentjobs.advisories import decisions
 from agentjobs.advisories.findings import count_findings_by_repo
 from agentjobs.jobs.views.listing import JobLine, lines_by_id
-from agentjobs.repos.queries import RepoView, repo_view
+from agentjobs.repos.queries import (
+    IS_INDEXED,
+    REPO_COLUMNS,
+    REPO_TABLES,
+    RepoView,
+    repo_view,
+)
 from agentjobs.store.database import Database, Row
 from agentjobs.store.like_pattern import contains_pattern
 from agentjobs_dependencies.languages import LanguageLines
@@ -35,9 +41,9 @@ _RANKS: Mapping[Order, str] = {
     "name": "",
 }
 _CONDITIONS: Mapping[State, str] = {
-    "ready": " AND r.index_status = 'ready'",
-    "indexing": " AND (r.index_status <> 'ready' OR r.index_due_at IS NOT NULL)",
-    "failing": " AND (r.index_error IS NOT NULL OR r.sync_error IS NOT NULL)",
+    "ready": f" AND {IS_INDEXED}",
+    "indexing": f" AND (NOT {IS_INDEXED} OR q.due_at IS NOT NULL)",
+    "failing": " AND (i.error IS NOT NULL OR s.error IS NOT NULL)",
 }
 
 
@@ -102,7 +108,7 @@ def _statement(filter: RepoFilter, order: Order) -> str:
     """The repositories of the page are selected before anything else is read: rows are large."""
     rank = _RANKS[order]
     page = (
-        f"SELECT r.id{f', {rank} AS rank_value' if rank else ''} FROM repos r"
+        f"SELECT r.id{f', {rank} AS rank_value' if rank else ''} FROM {REPO_TABLES}"
         " WHERE r.organization_id = :organization_id AND r.disconnected_at IS NULL"
         " AND LOWER(r.full_name) LIKE :pattern ESCAPE '!'"
         f"{' AND r.platform = :platform' if filter.platform else ''}"
@@ -110,14 +116,14 @@ def _statement(filter: RepoFilter, order: Order) -> str:
         f" ORDER BY {'rank_value DESC, ' if rank else ''}r.full_name LIMIT :limit OFFSET :offset"
     )
     return (
-        f"WITH p AS ({page}) SELECT r.*, {_LAST_JOB} AS last_job,"
+        f"WITH p AS ({page}) SELECT {REPO_COLUMNS}, i.languages, {_LAST_JOB} AS last_job,"
         " (SELECT COUNT(*) FROM pulls u WHERE u.repo_id = r.id AND u.state = 'open') AS open_pulls"
-        " FROM p JOIN repos r ON r.id = p.id"
+        f" FROM {REPO_TABLES} JOIN p ON p.id = r.id"
         f" ORDER BY {'p.rank_value DESC, ' if rank else ''}r.full_name"
     )
 
 
 def _languages(row: Row) -> tuple[str, ...]:
-    languages = msgspec.json.decode(row["languages"], type=tuple[LanguageLines, ...])
+    languages = msgspec.json.decode(row["languages"] or "[]", type=tuple[LanguageLines, ...])
     most_used = sorted(languages, key=lambda each: -each.lines)
     return tuple(each.language for each in most_used[:_SHOWN_LANGUAGES])

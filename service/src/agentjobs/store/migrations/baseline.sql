@@ -301,63 +301,55 @@ CREATE TABLE repos (
     platform TEXT NOT NULL,
     source TEXT NOT NULL,
     default_branch TEXT NOT NULL,
+    -- Empty until a repository of a platform is fetched.
     head_commit TEXT NOT NULL,
-    index_status TEXT NOT NULL,
-    line_count BIGINT NOT NULL DEFAULT 0,
-    indexed_commit TEXT,
-    index_done BIGINT NOT NULL DEFAULT 0,
-    index_total BIGINT,
-    index_error TEXT,
-    index_failures BIGINT NOT NULL DEFAULT 0,
-    index_due_at BIGINT,
-    next_pull_number BIGINT NOT NULL DEFAULT 1,
     created_at BIGINT NOT NULL,
     disconnected_at BIGINT,
+    -- A JSON list of patterns of protected paths that agents may change.
     lifted_paths TEXT NOT NULL DEFAULT '[]',
-    -- JSON: [[language, files, lines], …], most lines first.
-    languages TEXT NOT NULL DEFAULT '[]',
-    -- JSON: [{path, reason}, …]
-    index_warnings TEXT NOT NULL DEFAULT '[]',
-    -- The versions of the analyzers and their input, to skip unchanged work.
-    index_fingerprint TEXT,
-    dependencies_digest TEXT,
-    -- From .agentjobs.toml of the indexed commit; set in the service.
-    configured_trigger TEXT,
     auto_trigger TEXT,
-    -- When the next scan is due; NULL if nothing changed.
-    scan_due_at BIGINT,
-    scanned_at BIGINT,
-    scan_error TEXT,
     connection_id TEXT,
     -- The platform's own identifier, which survives renames.
     external_id TEXT,
-    -- When the next sync is due; NULL for `local`.
-    sync_due_at BIGINT,
-    sync_failures BIGINT NOT NULL DEFAULT 0,
-    sync_error TEXT,
-    synced_at BIGINT,
-    -- When the next full sync is due; until then only hook events are processed.
-    whole_due_at BIGINT,
-    -- A hook reported a push or a rename that was not synced yet.
-    told_at BIGINT,
-    hook_seen_at BIGINT,
-    -- Separate from the due times, so that work requested during the work cannot start beside it.
-    index_lease_until BIGINT,
-    sync_lease_until BIGINT,
     -- A JSON list of tags; only workers with all of them claim jobs of the repository.
     required_tags TEXT NOT NULL DEFAULT '[]',
-    max_concurrent_jobs INTEGER,
-    -- From .agentjobs.toml of the indexed commit; NULL for the default.
-    configured_grouping TEXT
+    max_concurrent_jobs INTEGER
 );
 CREATE UNIQUE INDEX repos_connected ON repos (organization_id, full_name)
     WHERE disconnected_at IS NULL;
-CREATE INDEX repos_index_due ON repos (index_due_at) WHERE index_due_at IS NOT NULL;
 CREATE INDEX repos_limited ON repos (id) WHERE max_concurrent_jobs IS NOT NULL;
 CREATE UNIQUE INDEX repos_of_connection ON repos (connection_id, external_id)
     WHERE connection_id IS NOT NULL AND disconnected_at IS NULL;
-CREATE INDEX repos_scan_due ON repos (scan_due_at) WHERE scan_due_at IS NOT NULL;
-CREATE INDEX repos_sync_due ON repos (sync_due_at) WHERE sync_due_at IS NOT NULL;
+
+-- Repositories that are due for an index. The lease is separate from the due time, so that an index
+-- requested during an index cannot start beside it.
+CREATE TABLE index_queue (
+    repo_id TEXT NOT NULL PRIMARY KEY REFERENCES repos (id),
+    -- NULL if nothing changed.
+    due_at BIGINT,
+    lease_until BIGINT,
+    failures BIGINT NOT NULL DEFAULT 0
+);
+CREATE INDEX index_queue_due ON index_queue (due_at) WHERE due_at IS NOT NULL;
+
+-- Repositories whose dependencies are to be scanned; the time is the end of the lease during a scan.
+CREATE TABLE scan_queue (
+    repo_id TEXT NOT NULL PRIMARY KEY REFERENCES repos (id),
+    -- NULL if nothing changed.
+    due_at BIGINT
+);
+CREATE INDEX scan_queue_due ON scan_queue (due_at) WHERE due_at IS NOT NULL;
+
+-- Repositories of platforms and when they are synced next.
+CREATE TABLE sync_queue (
+    repo_id TEXT NOT NULL PRIMARY KEY REFERENCES repos (id),
+    due_at BIGINT,
+    lease_until BIGINT,
+    failures BIGINT NOT NULL DEFAULT 0,
+    -- A hook or a job reported a change that was not synced yet.
+    requested_at BIGINT
+);
+CREATE INDEX sync_queue_due ON sync_queue (due_at) WHERE due_at IS NOT NULL;
 
 CREATE TABLE repo_imports (
     id TEXT NOT NULL PRIMARY KEY,
@@ -541,6 +533,12 @@ CREATE INDEX pulls_followed ON pulls (repo_id, state) WHERE state <> 'merged';
 CREATE UNIQUE INDEX pulls_of_branch ON pulls (repo_id, head_branch);
 CREATE INDEX pulls_told ON pulls (repo_id) WHERE told_at IS NOT NULL;
 
+-- The last numbers of pull requests on the platform `local`.
+CREATE TABLE pull_numbers (
+    repo_id TEXT NOT NULL PRIMARY KEY REFERENCES repos (id),
+    last_number BIGINT NOT NULL
+);
+
 CREATE TABLE pull_comments (
     id TEXT NOT NULL PRIMARY KEY,
     repo_id TEXT NOT NULL REFERENCES repos (id),
@@ -608,6 +606,29 @@ CREATE TABLE finished_branches (
 );
 
 -- inventory
+
+-- The result and the progress of the index. A repository without a row is still to be indexed.
+CREATE TABLE repo_index (
+    repo_id TEXT NOT NULL PRIMARY KEY REFERENCES repos (id),
+    -- 'ready' once an index is stored.
+    status TEXT NOT NULL DEFAULT 'indexing',
+    indexed_commit TEXT,
+    -- Files read so far, and all files.
+    done BIGINT NOT NULL DEFAULT 0,
+    total BIGINT,
+    error TEXT,
+    line_count BIGINT NOT NULL DEFAULT 0,
+    -- JSON: [[language, files, lines], …], most lines first.
+    languages TEXT NOT NULL DEFAULT '[]',
+    -- JSON: [{path, reason}, …]
+    warnings TEXT NOT NULL DEFAULT '[]',
+    -- The versions of the analyzers and their input, to skip unchanged work.
+    fingerprint TEXT,
+    dependencies_digest TEXT,
+    -- From .agentjobs.toml of the indexed commit; NULL for the default.
+    configured_trigger TEXT,
+    configured_grouping TEXT
+);
 
 -- A row for each package version of a manifest.
 CREATE TABLE dependencies (
@@ -1008,6 +1029,16 @@ CREATE TABLE environment_holds (
 );
 
 -- platform_sync
+
+-- The result of the last sync with the platform.
+CREATE TABLE repo_sync (
+    repo_id TEXT NOT NULL PRIMARY KEY REFERENCES repos (id),
+    error TEXT,
+    synced_at BIGINT,
+    -- When the next full sync is due; until then only hook events are processed.
+    full_due_at BIGINT,
+    hook_seen_at BIGINT
+);
 
 -- Hook events of platforms: each delivery once, deleted a day after it was processed.
 CREATE TABLE platform_hints (

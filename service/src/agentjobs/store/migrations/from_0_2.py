@@ -4,16 +4,30 @@ No process of the service may run meanwhile: 0.2.0 does not know the new tables.
 """
 
 import logging
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
 from agentjobs.store.migrations.run_statements import run_statements
-from agentjobs.store.revisions import BASELINE
+from agentjobs.store.revisions import BASELINE, MIGRATIONS
 
-_STEPS: Mapping[str, str] = {
-    "connections to platforms": """
+
+def _create(table: str) -> str:
+    """The statements of the baseline."""
+    start = re.compile(rf"^CREATE (TABLE {table}|(UNIQUE )?INDEX \w+ ON {table}) ", re.MULTILINE)
+    statements = (MIGRATIONS / "baseline.sql").read_text().split(";\n")
+    return "".join(f"{part};\n" for part in statements if start.search(part))
+
+
+def _drop_columns(table: str, *columns: str) -> str:
+    return "".join(f"ALTER TABLE {table} DROP COLUMN {column};\n" for column in columns)
+
+
+_STEPS: Mapping[str, Sequence[str]] = {
+    "connections to platforms": (
+        """
         ALTER TABLE forge_connections RENAME TO platform_connections;
         DROP INDEX forge_connections_names;
         CREATE UNIQUE INDEX platform_connections_names
@@ -22,45 +36,22 @@ _STEPS: Mapping[str, str] = {
         /*postgresql ALTER TABLE platform_connections
             RENAME CONSTRAINT forge_connections_organization_id_fkey
             TO platform_connections_organization_id_fkey */;
-    """,
-    "events of platforms": """
-        ALTER TABLE forge_hints RENAME TO platform_hints;
-        DROP INDEX forge_hints_age;
-        DROP INDEX forge_hints_deliveries;
-        DROP INDEX forge_hints_due;
-        DROP INDEX forge_hints_of_connection;
-        CREATE INDEX platform_hints_age ON platform_hints (received_at);
-        CREATE UNIQUE INDEX platform_hints_deliveries
-            ON platform_hints (connection_id, delivery_id);
-        CREATE INDEX platform_hints_due ON platform_hints (due_at) WHERE due_at IS NOT NULL;
-        CREATE INDEX platform_hints_of_connection ON platform_hints (connection_id, received_at);
-        /*postgresql ALTER INDEX forge_hints_pkey RENAME TO platform_hints_pkey */;
-        /*postgresql ALTER TABLE platform_hints RENAME CONSTRAINT forge_hints_connection_id_fkey
-            TO platform_hints_connection_id_fkey */;
-    """,
-    "the queue of jobs": """
-        CREATE TABLE job_queue (
-            job_id TEXT NOT NULL PRIMARY KEY,
-            organization_id TEXT NOT NULL,
-            repo_id TEXT NOT NULL,
-            agent TEXT NOT NULL,
-            queue_order BIGINT NOT NULL,
-            fence BIGINT NOT NULL DEFAULT 0,
-            lease_owner TEXT,
-            lease_expires_at BIGINT,
-            credential_hash BYTEA,
-            waits_for TEXT,
-            environment_key TEXT
-        ) /*postgresql WITH (fillfactor = 50) */;
-        CREATE UNIQUE INDEX job_queue_credential ON job_queue (credential_hash)
-            WHERE credential_hash IS NOT NULL;
-        CREATE INDEX job_queue_leased ON job_queue (organization_id) WHERE lease_owner IS NOT NULL;
-        CREATE INDEX job_queue_waiting_for_agent ON job_queue (agent, organization_id)
-            WHERE lease_owner IS NULL;
-        CREATE INDEX job_queue_waiting_in_order ON job_queue (organization_id, queue_order, job_id)
-            WHERE lease_owner IS NULL;
+        """,
+    ),
+    "events of platforms": (
+        _create("platform_hints"),
+        """
+        INSERT INTO platform_hints (id, connection_id, delivery_id, kind, external_id, number,
+            received_at, due_at, tries, error) SELECT id, connection_id, delivery_id, kind,
+            external_id, number, received_at, due_at, tries, error FROM forge_hints;
+        DROP TABLE forge_hints;
+        """,
+    ),
+    "the queue of jobs": (
+        _create("job_queue"),
+        """
         INSERT INTO job_queue (job_id, organization_id, repo_id, agent, queue_order, fence,
-                lease_owner, lease_expires_at, credential_hash, waits_for, environment_key)
+            lease_owner, lease_expires_at, credential_hash, waits_for, environment_key)
             SELECT id, organization_id, repo_id, agent, queue_order, fence,
                 lease_owner, lease_expires_at, credential_hash, waits_for, environment_key
             FROM jobs WHERE status NOT IN ('completed', 'failed', 'cancelled');
@@ -68,14 +59,69 @@ _STEPS: Mapping[str, str] = {
         DROP INDEX jobs_leased;
         DROP INDEX jobs_waiting_for_agent;
         DROP INDEX jobs_waiting_in_order;
-        ALTER TABLE jobs DROP COLUMN queue_order;
-        ALTER TABLE jobs DROP COLUMN fence;
-        ALTER TABLE jobs DROP COLUMN lease_owner;
-        ALTER TABLE jobs DROP COLUMN lease_expires_at;
-        ALTER TABLE jobs DROP COLUMN credential_hash;
-        ALTER TABLE jobs DROP COLUMN waits_for;
-        ALTER TABLE jobs DROP COLUMN environment_key;
-    """,
+        """,
+        _drop_columns(
+            "jobs",
+            *("queue_order", "fence", "lease_owner", "lease_expires_at", "credential_hash"),
+            *("waits_for", "environment_key"),
+        ),
+    ),
+    "numbers of pull requests": (
+        _create("pull_numbers"),
+        "INSERT INTO pull_numbers SELECT id, next_pull_number - 1 FROM repos",
+        _drop_columns("repos", "next_pull_number"),
+    ),
+    "indexes": (
+        _create("index_queue"),
+        """
+        INSERT INTO index_queue
+            SELECT id, index_due_at, index_lease_until, index_failures FROM repos;
+        DROP INDEX repos_index_due;
+        """,
+        _create("repo_index"),
+        """
+        INSERT INTO repo_index (repo_id, status, indexed_commit, done, total, error, line_count,
+            languages, warnings, fingerprint, dependencies_digest, configured_trigger,
+            configured_grouping) SELECT id, index_status, indexed_commit, index_done, index_total,
+            CASE WHEN head_commit <> '' THEN index_error END, line_count, languages, index_warnings,
+            index_fingerprint, dependencies_digest, configured_trigger, configured_grouping
+            FROM repos
+        """,
+        _drop_columns(
+            "repos",
+            *("index_due_at", "index_lease_until", "index_failures", "index_status"),
+            *("indexed_commit", "index_done", "index_total", "index_error", "line_count"),
+            *("languages", "index_warnings", "index_fingerprint", "dependencies_digest"),
+            *("configured_trigger", "configured_grouping"),
+        ),
+    ),
+    "syncs with platforms": (
+        _create("sync_queue"),
+        """
+        INSERT INTO sync_queue SELECT id, sync_due_at, sync_lease_until, sync_failures, told_at
+            FROM repos WHERE connection_id IS NOT NULL;
+        DROP INDEX repos_sync_due;
+        """,
+        _create("repo_sync"),
+        """
+        INSERT INTO repo_sync SELECT id, sync_error, synced_at, whole_due_at, hook_seen_at
+            FROM repos WHERE connection_id IS NOT NULL
+        """,
+        _drop_columns(
+            "repos",
+            *("sync_due_at", "sync_lease_until", "sync_failures", "told_at", "sync_error"),
+            *("synced_at", "whole_due_at", "hook_seen_at"),
+        ),
+    ),
+    # Nothing showed when the last scan was, and why it failed.
+    "due scans": (
+        _create("scan_queue"),
+        """
+        INSERT INTO scan_queue SELECT id, scan_due_at FROM repos;
+        DROP INDEX repos_scan_due;
+        """,
+        _drop_columns("repos", "scan_due_at", "scanned_at", "scan_error"),
+    ),
 }
 """The statements of each step, by what it converts."""
 
@@ -85,6 +131,7 @@ _log = logging.getLogger(__name__)
 def convert(connection: Connection) -> None:
     for subject, statements in _STEPS.items():
         started_at = time.monotonic()
-        run_statements(connection, statements)
+        for script in statements:
+            run_statements(connection, script)
         _log.info("converted %s in %.2f s", subject, time.monotonic() - started_at)
     run_statements(connection, f"UPDATE alembic_version SET version_num = '{BASELINE}'")

@@ -20,6 +20,7 @@ from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
 from service.tests.unit.web.dashboard.repository import TextMaker
 from tests.support.jobs import JobHarness
+from tests.support.repo_rows import write_repos
 from tests.support.users import write
 
 ADVISORY, RELATIVE = "GHSA-aaaa-bbbb-cccc", "PYSEC-2026-7"
@@ -85,10 +86,10 @@ async def insert_advisories(harness: JobHarness, make_text: TextMaker) -> None:
 async def _index(harness: JobHarness, repo_id: str, make_text: TextMaker) -> None:
     languages = [LanguageLines(make_text("Python"), 3, 90), LanguageLines("Markdown", 1, 10)]
     warnings = [IndexWarning(make_text("poetry.lock"), make_text("is no TOML"))]
-    await write(
+    await write_repos(
         harness.db,
-        "UPDATE repos SET indexed_commit = :commit, languages = :languages,"
-        " index_warnings = :warnings WHERE id = :id",
+        "indexed_commit = :commit, languages = :languages, index_warnings = :warnings",
+        "r.id = :id",
         id=repo_id,
         commit="c" * 40,
         languages=_json(languages),

@@ -32,6 +32,7 @@ from service.tests.unit.web.dashboard.platform_data import insert_platform
 from service.tests.unit.web.dashboard.repository import Repository, TextMaker
 from tests.support.jobs import JobHarness
 from tests.support.local_repository import CREDENTIAL, holds_credential
+from tests.support.repo_rows import write_repos
 from tests.support.users import write
 
 OPEN, DRAFT, CONFLICTING = 1, 2, 3
@@ -144,10 +145,10 @@ async def _repository(
     )
     assert row is not None
     copytree(repository.git_dir, git_path(harness.context.settings.repositories_path, row["id"]))
-    await write(
+    await write_repos(
         harness.db,
-        "UPDATE repos SET head_commit = :head, index_error = :error, lifted_paths = :lifted"
-        " WHERE id = :id",
+        "head_commit = :head, index_error = :error, lifted_paths = :lifted",
+        "r.id = :id",
         id=row["id"],
         head=repository.commits["main"],
         error=make_text("the disk is full"),

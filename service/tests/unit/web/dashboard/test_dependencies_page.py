@@ -4,6 +4,7 @@ import pytest
 
 from service.tests.unit.web.dashboard.event_streams import listen
 from service.tests.unit.web.dashboard.index_data import ADVISORY, FIRST
+from tests.support.repo_rows import write_repos
 from tests.support.users import write
 
 REPO = "/repos/acme/shop"
@@ -116,7 +117,7 @@ async def test_long_lists_are_paginated(sample_dashboard):
 async def test_without_an_index_the_page_explains_why_it_is_empty(sample_dashboard):
     await write(sample_dashboard.db, "DELETE FROM dependencies")
     assert "No dependencies found" in (await sample_dashboard.viewer.open(HERE)).text
-    await write(sample_dashboard.db, "UPDATE repos SET index_status = 'indexing'")
+    await write_repos(sample_dashboard.db, "index_status = 'indexing'")
     page = await sample_dashboard.viewer.open(HERE)
     assert "The index is not ready yet" in page.text
     assert REPO in page.links
@@ -140,7 +141,7 @@ async def test_the_repository_page_shows_languages_warnings_and_counts(sample_da
 async def test_a_repository_without_findings_shows_whether_scans_are_enabled(sample_dashboard):
     await write(sample_dashboard.db, "DELETE FROM findings")
     assert "vulnerabilities None known." in (await sample_dashboard.viewer.open(REPO)).text
-    await write(sample_dashboard.db, "UPDATE repos SET indexed_commit = NULL")
+    await write_repos(sample_dashboard.db, "indexed_commit = NULL")
     page = await sample_dashboard.viewer.open(REPO)
     assert "vulnerabilities Available when the index is ready." in page.text
     await write(sample_dashboard.db, "DELETE FROM advisory_feeds")
@@ -161,9 +162,7 @@ async def test_members_see_a_link_to_a_job_that_fixes_vulnerabilities(sample_das
 
 async def test_unclassified_lines_and_small_shares_are_shown(sample_dashboard):
     languages = '[["Go",1,3],["C",1,997]]'
-    await write(
-        sample_dashboard.db, "UPDATE repos SET line_count = 5000, languages = :v", v=languages
-    )
+    await write_repos(sample_dashboard.db, "line_count = 5000, languages = :v", v=languages)
     page = await sample_dashboard.viewer.open(REPO)
     assert "Lines 5,000 1,000 in these languages" in page.text
     assert "Go 3 < 1 %" in page.text
@@ -189,9 +188,9 @@ async def test_the_threshold_is_shown_with_its_source(
     sample_dashboard, organization, repository, file, text
 ):
     await write(sample_dashboard.db, "UPDATE organizations SET auto_trigger = :v", v=organization)
-    await write(
+    await write_repos(
         sample_dashboard.db,
-        "UPDATE repos SET auto_trigger = :v, configured_trigger = :file",
+        "auto_trigger = :v, configured_trigger = :file",
         v=repository,
         file=file,
     )

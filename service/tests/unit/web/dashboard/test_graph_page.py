@@ -4,6 +4,7 @@ import pytest
 
 from agentjobs_dependencies.graph.encoding import pack_graph
 from agentjobs_dependencies.imports.model import ModuleGraph
+from tests.support.repo_rows import write_repos
 from tests.support.users import write
 
 HERE = "/repos/acme/shop/graph"
@@ -124,7 +125,7 @@ async def test_before_the_first_index_there_is_no_graph(sample_dashboard):
 
 async def test_a_failed_index_says_why_and_leads_on(sample_dashboard):
     await write(sample_dashboard.db, "DELETE FROM repo_graphs")
-    await write(sample_dashboard.db, "UPDATE repos SET index_error = 'The commit is too large.'")
+    await write_repos(sample_dashboard.db, "index_error = 'The commit is too large.'")
     page = await sample_dashboard.viewer.open(HERE)
     assert "The index failed and is retried: The commit is too large." in page.text
     assert "/repos/acme/shop" in page.links

@@ -17,6 +17,7 @@ from service.tests.unit.web.dashboard.browser import PAYLOAD
 from service.tests.unit.web.dashboard.event_streams import listen
 from service.tests.unit.web.dashboard.page_safety import safety_faults
 from tests.support.jobs import insert_repo
+from tests.support.repo_rows import write_repos
 from tests.support.users import write
 
 NAME = "group/sub/shop"
@@ -29,10 +30,11 @@ MISSING = "f" * 40
 async def platform_dashboard(sample_dashboard):
     """acme's shop and its pull requests are on a platform, renamed after its jobs ran."""
     samples = sample_dashboard.samples["acme"]
-    await write(
+    await write_repos(
         sample_dashboard.db,
-        "UPDATE repos SET platform = 'gitea', full_name = :name, connection_id = :connection,"
-        " external_id = '9', synced_at = 1750000000000 WHERE id = :id",
+        "platform = 'gitea', full_name = :name, connection_id = :connection, external_id = '9',"
+        " synced_at = 1750000000000",
+        "r.id = :id",
         id=samples.repo_id,
         name=NAME,
         connection=samples.connection,
@@ -114,9 +116,9 @@ async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard
     assert "make check" in page.text
     viewer = await platform_dashboard.viewer.open(path)
     assert f"/settings/platforms/{connection}" not in viewer.links
-    await write(
+    await write_repos(
         platform_dashboard.db,
-        "UPDATE repos SET sync_error = :error, sync_failures = 2, sync_due_at = 1760000000000",
+        "sync_error = :error, sync_failures = 2, sync_due_at = 1760000000000",
         error=f"Not there any more{PAYLOAD}",
     )
     page = await platform_dashboard.viewer.open(path)
@@ -139,7 +141,7 @@ async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard
 async def test_a_repository_that_was_never_fetched_says_so(platform_dashboard):
     repo_id = platform_dashboard.samples["acme"].repo_id
     rmtree(git_path(platform_dashboard.context.settings.repositories_path, repo_id))
-    await write(platform_dashboard.db, "UPDATE repos SET head_commit = '', synced_at = NULL")
+    await write_repos(platform_dashboard.db, "head_commit = '', synced_at = NULL")
     page = await platform_dashboard.viewer.open(f"/repos/{NAME}/settings")
     assert page.status == 200
     assert "not fetched yet" in page.text

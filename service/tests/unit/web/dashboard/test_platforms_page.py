@@ -18,7 +18,7 @@ from service.tests.unit.web.dashboard.browser import PAYLOAD
 from service.tests.unit.web.dashboard.page_safety import safety_faults
 from service.tests.unit.web.dashboard.platform_data import ACCEPTED, platforms_of, table_of
 from tests.support.memory_platform import MemoryPlatform
-from tests.support.users import write
+from tests.support.repo_rows import write_repos
 
 HERE = "/settings/platforms"
 GITEA = {"platform": "gitea", "url": "https://git.example.org", "token": ACCEPTED}
@@ -244,7 +244,7 @@ async def test_signing_is_chosen_and_the_public_key_shown(dashboard, table, conn
 async def test_only_an_unused_connection_can_be_removed(dashboard, table, connection):
     admin, path = dashboard.admin, f"{HERE}/{connection.id}"
     await connect_repositories(dashboard.db, dashboard.context.platforms, "acme", connection.id)
-    await write(dashboard.db, "UPDATE repos SET sync_error = :text", text=f"It is gone{PAYLOAD}")
+    await write_repos(dashboard.db, "sync_error = :text", text=f"It is gone{PAYLOAD}")
     page = await admin.send(await admin.open(path), "/remove")
     assert page.status == 409
     assert "disconnect them first." in page.text

@@ -7,6 +7,7 @@ import pytest
 from agentjobs.repos.scheduling import set_scheduling
 from service.tests.unit.web.dashboard.event_streams import listen
 from tests.support.jobs import insert_repo
+from tests.support.repo_rows import write_repos
 from tests.support.users import write
 
 HERE = "/repos/acme/shop"
@@ -30,9 +31,9 @@ async def test_the_empty_list_explains_how_to_connect_a_repository(dashboard):
 
 
 async def test_the_list_shows_the_progress_of_an_index(dashboard):
-    await write(
+    await write_repos(
         dashboard.db,
-        "UPDATE repos SET index_status = 'indexing', index_due_at = 1, index_total = 9",
+        "index_status = 'indexing', index_due_at = 1, index_total = 9",
     )
     page = await dashboard.viewer.open("/repos")
     assert "indexing" in page.text
@@ -43,7 +44,8 @@ async def test_the_list_shows_the_progress_of_an_index(dashboard):
 
 
 async def test_the_list_shows_what_happens_in_a_repository(sample_dashboard):
-    await write(sample_dashboard.db, "UPDATE repos SET indexed_commit = head_commit")
+    head = "(SELECT head_commit FROM repos WHERE id = repo_id)"
+    await write_repos(sample_dashboard.db, f"indexed_commit = {head}")
     page = await sample_dashboard.viewer.open("/repos")
     job = await sample_dashboard.db.fetch_one(
         "SELECT MAX(id) AS id FROM jobs WHERE repo = 'acme/shop'"
@@ -93,7 +95,7 @@ async def test_the_list_is_searched_filtered_and_paged(dashboard):
     ],
 )
 async def test_the_list_says_what_is_wrong_with_a_repository(dashboard, assignment, text):
-    await write(dashboard.db, f"UPDATE repos SET {assignment}")
+    await write_repos(dashboard.db, assignment)
     assert text in (await dashboard.viewer.open("/repos")).text
 
 
@@ -159,7 +161,7 @@ async def test_a_job_is_started_from_the_page_of_its_repository(sample_dashboard
     assert page.path.startswith("/jobs/job_")
     assert "Round the prices" in page.text
     assert not (await sample_dashboard.viewer.open(HERE)).has_form("/jobs")
-    await write(sample_dashboard.db, "UPDATE repos SET index_status = 'indexing'")
+    await write_repos(sample_dashboard.db, "index_status = 'indexing'")
     assert not (await member.open(HERE)).has_form("/jobs")
 
 
