@@ -28,7 +28,7 @@ from agentjobs_dependencies.advisories.sources.source import (
     batch_items,
     read_changed_ids,
 )
-from tests.support.osv_records import FIRST, LATER, packed, record
+from tests.support.osv_records import FIRST, LATER, changes, packed, record
 
 ONE = record("GHSA-aaaa")
 NO_ENTRY = b"PK\x05\x06" + bytes(18)
@@ -137,6 +137,8 @@ def test_an_empty_archive_has_no_records() -> None:
 def a_bucket(place: Path) -> Path:
     (place / "PyPI").mkdir()
     (place / "PyPI" / "all.zip").write_bytes(packed([ONE]))
+    (place / "PyPI" / "modified_id.csv").write_text(changes([ONE]))
+    (place / "PyPI" / "GHSA-aaaa.json").write_text(json.dumps(ONE))
     return place
 
 
@@ -188,6 +190,9 @@ def test_a_missing_ecosystem_is_reported(make: Callable[[Path], Path], tmp_path:
     place = open_location(make(tmp_path), tmp_path)
     with pytest.raises(SourceNotFound, match="nothing for Maven"):
         place.revision("Maven")
+    with pytest.raises(SourceNotFound):
+        place.item("Maven", "GHSA-aaaa")
+    assert place.changes("Maven") is None
     place.close()
 
 

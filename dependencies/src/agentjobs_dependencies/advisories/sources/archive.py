@@ -71,6 +71,13 @@ class Archive:
             elif _is_record(entry.filename, prefix):
                 yield self._read(entry)
 
+    def item(self, name: str) -> FeedItem | None:
+        """None if there is no such entry."""
+        try:
+            return self._read(self._zip.getinfo(name))
+        except KeyError:
+            return None
+
     def open(self, name: str) -> BinaryIO:
         """Raises KeyError if there is no such entry, SourceError if it cannot be read."""
         entry = self._zip.getinfo(name)

@@ -13,6 +13,7 @@ from typing import BinaryIO, Protocol
 from agentjobs_dependencies.advisories.sources.archive import ARCHIVE_ERRORS, Archive
 from agentjobs_dependencies.advisories.sources.source import (
     MAX_ARCHIVE_BYTES,
+    MAX_LIST_BYTES,
     MAX_RECORD_BYTES,
     FeedItem,
     FeedWarning,
@@ -23,6 +24,7 @@ from agentjobs_dependencies.advisories.sources.source import (
 from agentjobs_dependencies.formats.kinds import ECOSYSTEMS
 
 _ALL = "all.zip"
+_CHANGES = "modified_id.csv"
 _CHUNK_BYTES = 1024**2
 
 
@@ -32,6 +34,12 @@ class Location(Protocol):
 
     def items(self, ecosystem: str) -> tuple[int | None, Iterator[FeedItem]]:
         """The number of records, if known, and all records."""
+
+    def item(self, ecosystem: str, identifier: str) -> FeedItem:
+        """Raises SourceNotFound."""
+
+    def changes(self, ecosystem: str) -> Iterator[str] | None:
+        """The lines of the change list, if there is one."""
 
     def close(self) -> None: ...
 
@@ -78,6 +86,20 @@ class Directory:
         archive = Archive(file, str(packed))
         return archive.count(), archive.items()
 
+    def item(self, ecosystem: str, identifier: str) -> FeedItem:
+        path = self._folder(ecosystem) / f"{identifier}.json"
+        if not path.is_file():
+            raise SourceNotFound(f"{path} does not exist")
+        return _read(path)
+
+    def changes(self, ecosystem: str) -> Iterator[str] | None:
+        path = self._path / ecosystem / _CHANGES
+        try:
+            self._open.append(file := path.open("rb"))
+        except OSError:
+            return None
+        return _lines(file)
+
     def close(self) -> None:
         for file in self._open:
             file.close()
@@ -123,6 +145,19 @@ class ZipFile:
         inner = Archive(self._copy_to_file(packed, ecosystem), f"{self._path}: {ecosystem}/{_ALL}")
         return inner.count(), inner.items()
 
+    def item(self, ecosystem: str, identifier: str) -> FeedItem:
+        name = f"{ecosystem}/{identifier}.json"
+        item = self._archive.item(name)
+        if item is None:
+            raise SourceNotFound(f"{self._path} has no {name}")
+        return item
+
+    def changes(self, ecosystem: str) -> Iterator[str] | None:
+        try:
+            return _lines(self._archive.open(f"{ecosystem}/{_CHANGES}"))
+        except KeyError:
+            return None
+
     def close(self) -> None:
         for file in self._open:
             file.close()
@@ -152,6 +187,14 @@ def _read(path: Path) -> FeedItem:
     if len(content) > MAX_RECORD_BYTES:
         return FeedWarning(path.name, "it exceeds the size limit of records")
     return Record(path.name, content)
+
+
+def _lines(file: BinaryIO) -> Iterator[str]:
+    try:
+        data = file.read(MAX_LIST_BYTES)
+    except ARCHIVE_ERRORS as error:
+        raise SourceError(f"{_CHANGES}: {error}") from None
+    return iter(data.decode("utf-8", "replace").splitlines())
 
 
 def _is_record(entry: os.DirEntry[str]) -> bool:
