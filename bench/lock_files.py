@@ -32,7 +32,7 @@ def _measure(kind: str, make: Callable[[int, random.Random], bytes]) -> dict[str
     took, found = [], 0
     for _ in range(RUNS):
         started = time.process_time()
-        facts = formats.read(formats.kind_of(kind) or "", content)
+        facts = formats.read(formats.detect_kind(kind) or "", content)
         found = len(combine({kind: facts}).dependencies)
         took.append((time.process_time() - started) * 1000)
     middle = statistics.median(took)

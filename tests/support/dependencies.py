@@ -12,7 +12,7 @@ from agentjobs_dependencies.advisories.dependency_matching import AdvisorySummar
 from agentjobs_dependencies.graph.encoding import pack_graph
 from agentjobs_dependencies.imports.model import ModuleGraph
 from agentjobs_dependencies.model import Dependency
-from agentjobs_dependencies.purl import purl_of
+from agentjobs_dependencies.purl import format_purl
 from agentjobs_dependencies.version_choice import Choice
 
 COMMIT = "c" * 40
@@ -48,7 +48,7 @@ def views(dependencies: Iterable[Dependency]) -> list[DependencyView]:
     return [
         DependencyView(
             position=at,
-            purl=purl_of(dependency.ecosystem, dependency.name, dependency.version),
+            purl=format_purl(dependency.ecosystem, dependency.name, dependency.version),
             **{field.name: getattr(dependency, field.name) for field in fields(Dependency)},
         )
         for at, dependency in enumerate(dependencies)

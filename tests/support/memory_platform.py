@@ -71,8 +71,8 @@ class MemoryPlatform(Platform):
                 return repository
         raise PlatformError(f"There is no repository {repo.full_name}.", "gone")
 
-    async def identity_of(self, login: str) -> Identity | None:
-        self._request(f"identity_of {login}")
+    async def find_identity(self, login: str) -> Identity | None:
+        self._request(f"find_identity {login}")
         return Identity(login, f"{login}@users.example.org")
 
     async def register_signing_key(self, title: str, public_key: str) -> None:

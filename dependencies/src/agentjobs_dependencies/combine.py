@@ -13,7 +13,7 @@ from typing import NamedTuple
 from agentjobs_dependencies.coverage import LOCKS, Layout, LockCoverage
 from agentjobs_dependencies.direct_requirements import DirectRequirement, find_direct
 from agentjobs_dependencies.formats.cargo.workspace import complete as complete_crates
-from agentjobs_dependencies.formats.kinds import kind_of
+from agentjobs_dependencies.formats.kinds import detect_kind
 from agentjobs_dependencies.formats.maven.inheritance import complete as complete_poms
 from agentjobs_dependencies.formats.maven.published import PublishedPoms
 from agentjobs_dependencies.model import Dependency, IndexWarning, ParsedManifest, Requirement
@@ -76,7 +76,7 @@ def _find_dependencies(
     for coverage in locks:
         yield from _from_lock(manifests, coverage)
     for path in sorted(manifests):
-        if path not in covered and kind_of(path) not in LOCKS:
+        if path not in covered and detect_kind(path) not in LOCKS:
             yield from _from_manifest(path, manifests[path], siblings.get(path, set()))
 
 
@@ -111,7 +111,7 @@ def _from_lock(
 
 
 def _from_manifest(path: str, manifest: ParsedManifest, siblings: set[str]) -> Iterator[Dependency]:
-    if kind_of(path) == "requirements.txt" and _is_for_development(path):
+    if detect_kind(path) == "requirements.txt" and _is_for_development(path):
         manifest = _with_dev_scope(manifest)
     if manifest.packages:
         # A complete list written by a tool, which serves as its own lock file.

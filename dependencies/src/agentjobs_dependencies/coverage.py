@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
 
-from agentjobs_dependencies.formats.kinds import kind_of
+from agentjobs_dependencies.formats.kinds import detect_kind
 from agentjobs_dependencies.model import IndexWarning, ParsedManifest
 
 # Lock files, and the kinds of manifest that each covers.
@@ -42,7 +42,7 @@ class Layout:
 
     def __init__(self, manifests: Mapping[str, ParsedManifest]) -> None:
         self._manifests = manifests
-        self._kinds = {path: kind_of(path) or "" for path in manifests}
+        self._kinds = {path: detect_kind(path) or "" for path in manifests}
         self._comparisons = 0
         self._by_directory: dict[str, list[str]] = {}
         for path in sorted(manifests):

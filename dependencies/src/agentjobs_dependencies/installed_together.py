@@ -13,7 +13,7 @@ from itertools import islice, product
 from typing import Any
 
 from agentjobs_dependencies.coverage import Layout
-from agentjobs_dependencies.formats.kinds import kind_of
+from agentjobs_dependencies.formats.kinds import detect_kind
 from agentjobs_dependencies.formats.pypi.project import SetupCfg
 from agentjobs_dependencies.formats.text import UnreadableManifest, parse_toml, table_at
 from agentjobs_dependencies.model import ParsedManifest
@@ -60,7 +60,7 @@ Group = tuple[str, ...]
 def is_install_file(path: str) -> bool:
     """Whether the file may name the files that are installed."""
     if posixpath.basename(path) in (_PROJECT, _SETUP_CFG):
-        return kind_of(path) is not None
+        return detect_kind(path) is not None
     return len(path) < 1_000 and _INSTALL_FILE.fullmatch(path) is not None
 
 
@@ -69,7 +69,7 @@ def is_requirements_file(path: str) -> bool:
     if not path.endswith(_REQUIREMENTS_ENDINGS):
         return False
     stem = posixpath.splitext(path)[0]
-    return "constraints" in posixpath.basename(stem) or kind_of(f"{stem}.txt") is not None
+    return "constraints" in posixpath.basename(stem) or detect_kind(f"{stem}.txt") is not None
 
 
 def find_installed_together(
@@ -78,7 +78,7 @@ def find_installed_together(
     """`texts` are the install and requirements files, `paths` all files of the commit."""
     files = _RequirementsFiles(path for path in paths if path.endswith(_REQUIREMENTS_ENDINGS))
     includes = {
-        path: files.includes_of(path, text) for path, text in texts.items() if path in files
+        path: files.find_includes(path, text) for path, text in texts.items() if path in files
     }
     groups = [
         *_covered_by_locks(manifests),
@@ -117,7 +117,7 @@ class _RequirementsFiles:
     def __iter__(self) -> Iterator[str]:
         return iter(self._sorted)
 
-    def includes_of(self, path: str, text: str) -> list[str]:
+    def find_includes(self, path: str, text: str) -> list[str]:
         here = posixpath.dirname(path)
         named = (posixpath.normpath(posixpath.join(here, name)) for name in _INCLUDE.findall(text))
         return [name for name in islice(named, MAX_MEMBERS) if name in self._paths]
@@ -224,10 +224,10 @@ def _dynamic(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[s
         return
     dynamic = table_at(table_at(table_at(document, "tool"), "setuptools"), "dynamic")
     here = posixpath.dirname(path)
-    base = [path, *_files_of(dynamic.get("dependencies"), here, files)]
+    base = [path, *_list_files(dynamic.get("dependencies"), here, files)]
     yield base
     for extra in table_at(dynamic, "optional-dependencies").values():
-        yield [*base, *_files_of(extra, here, files)]
+        yield [*base, *_list_files(extra, here, files)]
 
 
 def _setup_cfg(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[str]]:
@@ -245,7 +245,7 @@ def _setup_cfg(path: str, text: str, files: _RequirementsFiles) -> Iterator[list
 _READ_BY_SETUPTOOLS = {_PROJECT: _dynamic, _SETUP_CFG: _setup_cfg}
 
 
-def _files_of(table: Any, here: str, files: _RequirementsFiles) -> list[str]:
+def _list_files(table: Any, here: str, files: _RequirementsFiles) -> list[str]:
     names = table.get("file") if isinstance(table, dict) else None
     return _existing(names if isinstance(names, list) else [names], here, files)
 

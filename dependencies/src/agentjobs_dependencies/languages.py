@@ -90,7 +90,7 @@ _BY_EXTENSION = _invert(_EXTENSIONS)
 _BY_FILE_NAME = _invert(_FILE_NAMES)
 
 
-def language_of(path: bytes) -> str | None:
+def detect_language(path: bytes) -> str | None:
     """None for prose, data and third-party code."""
     directory, _, name = path.lower().rpartition(b"/")
     stem, _, extension = name.rpartition(b".")

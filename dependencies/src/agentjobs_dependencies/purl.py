@@ -18,7 +18,7 @@ _SIMPLE = frozenset({"PyPI", "npm", "crates.io", "RubyGems"})
 _is_simple = re.compile(r"[a-z0-9.-]+@[A-Za-z0-9.-]+").fullmatch
 
 
-def purl_of(ecosystem: str, name: str, version: str | None) -> str:
+def format_purl(ecosystem: str, name: str, version: str | None) -> str:
     """Without a version if none is pinned; empty for a name that a purl cannot express."""
     if version and ecosystem in _SIMPLE and _is_simple(text := f"{name}@{version}"):
         # Nearly all are simple; the general way would take a third of the time for dependencies.

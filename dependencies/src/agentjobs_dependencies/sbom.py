@@ -14,7 +14,7 @@ from agentjobs_dependencies.advisories.dependency_matching import FindingWithFix
 from agentjobs_dependencies.json_output import json_list, json_text
 from agentjobs_dependencies.model import Dependency, Imported
 from agentjobs_dependencies.package_paths import find_parents
-from agentjobs_dependencies.purl import purl_of
+from agentjobs_dependencies.purl import format_purl
 
 _SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
 _SERIAL_NUMBERS = uuid.UUID("f394c5a6-7cf4-489d-a1fa-22895c6ba2f9")
@@ -100,7 +100,7 @@ def _components(dependencies: Iterable[Dependency]) -> dict[_Key, _Component]:
         key = (row.ecosystem, row.name, row.version)
         if key not in components:
             # Package URLs ignore case, so two names may share one; invalid names have none.
-            purl = purl_of(*key)
+            purl = format_purl(*key)
             ref = purl if purl and purl not in refs else f"package-{at}"
             refs.add(ref)
             components[key] = _Component(ref, purl, row, "dev", [], {})
@@ -161,8 +161,8 @@ def _vulnerabilities(
             groups.setdefault(finding.advisory_id, []).append(finding)
     for identifier in sorted(groups):
         group = groups[identifier]
-        ordered = sorted(group, key=_package_of)
-        affected = dict.fromkeys(refs[_package_of(finding)] for finding in ordered)
+        ordered = sorted(group, key=_package_key)
+        affected = dict.fromkeys(refs[_package_key(finding)] for finding in ordered)
         advice = dict.fromkeys(map(_recommendation, ordered))
         yield {
             **_describe(group),
@@ -204,5 +204,5 @@ def _recommendation(finding: FindingWithFix) -> str:
     return f"Upgrade {finding.name} {finding.version} to {finding.fix_version}."
 
 
-def _package_of(finding: FindingWithFix) -> tuple[str, str, str]:
+def _package_key(finding: FindingWithFix) -> tuple[str, str, str]:
     return (finding.ecosystem, finding.name, finding.version)

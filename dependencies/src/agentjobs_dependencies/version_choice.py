@@ -15,7 +15,7 @@ from packaging.version import Version
 from agentjobs_dependencies.advisories.dependency_matching import Finding, Package
 from agentjobs_dependencies.advisories.matching import affects, by_package, fixed_versions
 from agentjobs_dependencies.advisories.model import Advisory
-from agentjobs_dependencies.advisories.severity import severity_of
+from agentjobs_dependencies.advisories.severity import find_severity
 from agentjobs_dependencies.registries.versions import (
     Published,
     PublishedVersion,
@@ -24,7 +24,7 @@ from agentjobs_dependencies.registries.versions import (
 from agentjobs_dependencies.versions.order import (
     is_prerelease,
     is_pseudo_version,
-    major_of,
+    parse_major,
     version_key,
 )
 
@@ -225,20 +225,20 @@ class _Package:
         return "" if self.affecting else f"No known advisory affects {self.name} {self.current}."
 
     def is_critical(self) -> bool:
-        levels = (severity_of(item, self.advisories).level for item in self.affecting)
+        levels = (find_severity(item, self.advisories).level for item in self.affecting)
         return "critical" in levels
 
-    def key_of(self, version: str) -> Any:
+    def parse_key(self, version: str) -> Any:
         return version_key(self.ecosystem, version)
 
-    def major_of(self, version: str) -> Any:
-        return major_of(self.ecosystem, version)
+    def parse_major(self, version: str) -> Any:
+        return parse_major(self.ecosystem, version)
 
     def keeps_major(self, version: str) -> bool:
-        return bool(self.major_of(version) == self.major_of(self.current))
+        return bool(self.parse_major(version) == self.parse_major(self.current))
 
     def is_above(self, version: str) -> bool:
-        key = self.key_of(version)
+        key = self.parse_key(version)
         return key is not None and bool(key > self.key)
 
     def affected_by(self, version: str) -> Advisory | None:
@@ -266,10 +266,15 @@ class _Package:
     def _rank(self, version: str) -> tuple[bool, bool, bool, Any]:
         # A release is upgraded to a commit only if no release has the fix.
         leaves_releases = self.is_pseudo(version) and not self.is_pseudo(self.current)
-        changes_variant = _variant_of(self.ecosystem, version) != _variant_of(
+        changes_variant = _parse_variant(self.ecosystem, version) != _parse_variant(
             self.ecosystem, self.current
         )
-        return leaves_releases, changes_variant, not self.keeps_major(version), self.key_of(version)
+        return (
+            leaves_releases,
+            changes_variant,
+            not self.keeps_major(version),
+            self.parse_key(version),
+        )
 
     def is_pseudo(self, version: str) -> bool:
         return is_pseudo_version(self.ecosystem, version)
@@ -314,7 +319,7 @@ def _explain(package: _Package, chosen: PublishedVersion, published: Published |
     if package.keeps_major(chosen.version):
         change = "it keeps the major version."
     else:
-        major = package.major_of(package.current)
+        major = package.parse_major(package.current)
         change = f"no version of major {major} is unaffected, so the major version changes."
     return " ".join((f"{first}; {change}", *_explain_skipped(package, chosen.version)))
 
@@ -325,7 +330,7 @@ def _explain_skipped(package: _Package, chosen: str) -> Iterator[str]:
         (version, hit)
         for version in package.fixes(package.affecting)
         if package.is_above(version)
-        and package.key_of(version) < package.key_of(chosen)
+        and package.parse_key(version) < package.parse_key(chosen)
         and (hit := package.affected_by(version)) is not None
     ]
     for version, hit in lower[:_MAX_SKIPPED]:
@@ -356,7 +361,7 @@ def _explain_none(
         return f"The {package.ecosystem} registry lists no version of {package.name}."
     if not candidates:
         return f"No version of {package.name} above {package.current} is published."
-    by_version = sorted(candidates, key=lambda candidate: package.key_of(candidate.version))
+    by_version = sorted(candidates, key=lambda candidate: package.parse_key(candidate.version))
     prerelease = next(filter(package.is_safe, by_version), None)
     if prerelease is not None:
         return (
@@ -366,7 +371,7 @@ def _explain_none(
     return f"Known advisories affect every version of {package.name} above {package.current}."
 
 
-def _variant_of(ecosystem: str, version: str) -> str:
+def _parse_variant(ecosystem: str, version: str) -> str:
     match = _VARIANT.search(version) if ecosystem == "Maven" else None
     return match[1].lower() if match else ""
 

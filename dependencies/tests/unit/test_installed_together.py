@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs_dependencies.formats import read
-from agentjobs_dependencies.formats.kinds import kind_of
+from agentjobs_dependencies.formats.kinds import detect_kind
 from agentjobs_dependencies.installed_together import (
     MAX_GROUPS,
     find_installed_together,
@@ -12,9 +12,11 @@ from agentjobs_dependencies.installed_together import (
 )
 
 
-def groups_of(files: dict[str, str]) -> list[tuple[str, ...]]:
+def find_groups(files: dict[str, str]) -> list[tuple[str, ...]]:
     manifests = {
-        path: read(kind, text.encode()) for path, text in files.items() if (kind := kind_of(path))
+        path: read(kind, text.encode())
+        for path, text in files.items()
+        if (kind := detect_kind(path))
     }
     texts = {p: t for p, t in files.items() if is_install_file(p) or is_requirements_file(p)}
     return list(find_installed_together(manifests, texts, files))
@@ -48,7 +50,7 @@ BOTH = [(MAIN, TESTS)]
     ],
 )
 def test_files_named_in_one_command_are_installed_together(path: str, text: str) -> None:
-    assert groups_of({MAIN: "", TESTS: "", path: text}) == BOTH
+    assert find_groups({MAIN: "", TESTS: "", path: text}) == BOTH
 
 
 @pytest.mark.parametrize(
@@ -62,13 +64,13 @@ def test_files_named_in_one_command_are_installed_together(path: str, text: str)
     ],
 )
 def test_files_of_separate_commands_are_not(path: str, text: str) -> None:
-    assert groups_of({MAIN: "", TESTS: "", path: text}) == []
+    assert find_groups({MAIN: "", TESTS: "", path: text}) == []
 
 
 def test_a_name_that_several_files_have_is_not_guessed() -> None:
     files = {"a/main.txt": "", "b/main.txt": "", TESTS: ""}
     dockerfile = "RUN pip install -r /tmp/main.txt -r /tmp/tests.txt"
-    assert groups_of({**files, "Dockerfile": dockerfile}) == []
+    assert find_groups({**files, "Dockerfile": dockerfile}) == []
 
 
 def test_included_files_are_installed_with_every_file_that_includes_them() -> None:
@@ -79,13 +81,13 @@ def test_included_files_are_installed_with_every_file_that_includes_them() -> No
         "constraints.txt": "",
     }
     base = ("constraints.txt", "requirements/base.txt")
-    assert groups_of(files) == [
+    assert find_groups(files) == [
         (*base, "requirements/dev.txt"),
         (*base, "requirements/docs.txt"),
     ]
     # A command that names two of them installs all.
     files["Dockerfile"] = "RUN pip install -r requirements/dev.txt -r requirements/docs.txt"
-    assert groups_of(files) == [(*base, "requirements/dev.txt", "requirements/docs.txt")]
+    assert find_groups(files) == [(*base, "requirements/dev.txt", "requirements/docs.txt")]
 
 
 def test_a_lock_file_belongs_to_its_manifests_and_a_compiled_file_to_its_source() -> None:
@@ -98,7 +100,7 @@ def test_a_lock_file_belongs_to_its_manifests_and_a_compiled_file_to_its_source(
         "web/package.json": '{"name": "w", "workspaces": ["packages/*"]}',
         "web/packages/b/package.json": '{"name": "b"}',
     }
-    assert groups_of(files) == [
+    assert find_groups(files) == [
         ("api/poetry.lock", "api/pyproject.toml"),
         ("requirements.in", "requirements.txt"),
         ("web/package.json", "web/packages/b/package.json"),
@@ -112,7 +114,7 @@ def test_each_value_of_a_build_argument_is_an_installation() -> None:
         "compose.yaml": f"services:\n  docs:\n    build:\n      args:\n        FILE: {docs}\n",
         **dict.fromkeys((MAIN, TESTS, docs), ""),
     }
-    assert groups_of(files) == [(docs, MAIN), (MAIN, TESTS)]
+    assert find_groups(files) == [(docs, MAIN), (MAIN, TESTS)]
 
 
 UV_HEADER = """\
@@ -147,7 +149,7 @@ idna==2.10
 )
 def test_a_compiled_file_names_its_source(path: str, text: str, source: str) -> None:
     files = {path: text, source: "", "other/pyproject.toml": "", "requirements/z.in": ""}
-    assert groups_of(files) == [tuple(sorted((path, source)))]
+    assert find_groups(files) == [tuple(sorted((path, source)))]
 
 
 def test_a_source_is_grouped_with_the_files_that_it_includes() -> None:
@@ -156,7 +158,7 @@ def test_a_source_is_grouped_with_the_files_that_it_includes() -> None:
         "requirements/dev.in": "-r base.in\n",
         "requirements/dev.txt": "idna==2.10\n",
     }
-    assert groups_of(files) == [tuple(sorted(files))]
+    assert find_groups(files) == [tuple(sorted(files))]
 
 
 DYNAMIC = """\
@@ -177,7 +179,7 @@ def test_files_that_setuptools_reads_are_installed_together() -> None:
     names = ("main", "more", "test", "docs", "unrelated")
     files = {"pyproject.toml": DYNAMIC, **{f"deps/{name}.txt": "" for name in names}}
     base = ("deps/main.txt", "deps/more.txt")
-    assert groups_of(files) == [
+    assert find_groups(files) == [
         ("deps/docs.txt", *base, "pyproject.toml"),
         (*base, "deps/test.txt", "pyproject.toml"),
     ]
@@ -197,12 +199,12 @@ docs =
 def test_files_that_setup_cfg_names_are_installed_together() -> None:
     names = ("main", "test", "unrelated")
     files = {"setup.cfg": SETUP_CFG, **{f"deps/{name}.txt": "" for name in names}}
-    assert groups_of(files) == [("deps/main.txt", "deps/test.txt", "setup.cfg")]
-    assert groups_of({**files, "setup.cfg": "a\n" * 10_000 + SETUP_CFG}) == []
+    assert find_groups(files) == [("deps/main.txt", "deps/test.txt", "setup.cfg")]
+    assert find_groups({**files, "setup.cfg": "a\n" * 10_000 + SETUP_CFG}) == []
 
 
 def test_an_invalid_project_names_no_files() -> None:
-    assert groups_of({"pyproject.toml": "dynamic = [", "requirements.txt": ""}) == []
+    assert find_groups({"pyproject.toml": "dynamic = [", "requirements.txt": ""}) == []
 
 
 def test_hostile_files_stay_bounded() -> None:
@@ -210,6 +212,6 @@ def test_hostile_files_stay_bounded() -> None:
     commands = "\n".join(
         f"pip install -r requirements/{n}.txt -r requirements/{2 * n}.txt" for n in range(20_000)
     )
-    groups = groups_of({**many, "a.sh": commands, "b.sh": "install " + "x" * 200_000 + ".tx"})
+    groups = find_groups({**many, "a.sh": commands, "b.sh": "install " + "x" * 200_000 + ".tx"})
     assert 0 < len(groups) <= MAX_GROUPS
     assert all(len(group) <= 200 for group in groups)

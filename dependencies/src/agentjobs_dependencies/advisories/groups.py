@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from agentjobs_dependencies.advisories.model import Advisory
-from agentjobs_dependencies.advisories.severity import Severity, severity_of
+from agentjobs_dependencies.advisories.severity import Severity, find_severity
 
 
 class AdvisoryGroup(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def _group(members: list[Advisory], related: list[Advisory]) -> AdvisoryGroup:
         id=first.id,
         members=tuple(members),
         aliases=tuple(sorted(names)),
-        severity=severity_of(first, related),
+        severity=find_severity(first, related),
         summary=summaries[0] if summaries else "",
     )
 

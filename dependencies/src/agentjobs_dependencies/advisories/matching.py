@@ -8,7 +8,7 @@ from operator import attrgetter
 import msgspec
 
 from agentjobs_dependencies.advisories.model import Advisory, Affected
-from agentjobs_dependencies.advisories.ranges import Span, spans_of
+from agentjobs_dependencies.advisories.ranges import Span, build_spans
 from agentjobs_dependencies.versions.order import Key, version_key
 
 Package = tuple[str, str]
@@ -31,7 +31,7 @@ def fixed_versions(advisory: Advisory, ecosystem: str, name: str) -> tuple[str, 
     """The versions that the record calls fixed, lowest first; another range may affect one."""
     fixed = {
         event.version: key
-        for affected in _affected_of(advisory, ecosystem, name)
+        for affected in _find_affected(advisory, ecosystem, name)
         for version_range in affected.ranges
         for event in version_range.events
         if event.kind == "fixed" and (key := version_key(ecosystem, event.version)) is not None
@@ -43,7 +43,7 @@ def describe_affected(
     advisory: Advisory, ecosystem: str, name: str, max_length: int | None = None
 ) -> str:
     """As text: `< 1.26.17 or >= 2.0.0, < 2.0.6`; truncated to `max_length`."""
-    affected = _affected_of(advisory, ecosystem, name)
+    affected = _find_affected(advisory, ecosystem, name)
     spans = [span for item in affected for span in _parse(item).spans]
     if len(spans) > 1:
         spans.sort(key=attrgetter("order"))
@@ -70,7 +70,7 @@ def by_package(
     return chunk_ids
 
 
-def _affected_of(advisory: Advisory, ecosystem: str, name: str) -> list[Affected]:
+def _find_affected(advisory: Advisory, ecosystem: str, name: str) -> list[Affected]:
     return [item for item in advisory.affected if item.name == name and item.ecosystem == ecosystem]
 
 
@@ -89,7 +89,7 @@ class _Versions(msgspec.Struct, frozen=True, gc=False):
 # Choosing a fix compares the same few records with every version of a package.
 @lru_cache(maxsize=8192)
 def _parse(affected: Affected) -> _Versions:
-    spans = spans_of(affected.ecosystem, affected.ranges)
+    spans = build_spans(affected.ecosystem, affected.ranges)
     if not affected.versions:
         return _Versions(spans)
     keys = [version_key(affected.ecosystem, text) for text in affected.versions]

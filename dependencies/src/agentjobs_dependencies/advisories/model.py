@@ -11,7 +11,7 @@ from agentjobs_dependencies.advisories.ranges import (
     AffectedRange,
     Event,
     RangeKind,
-    spans_of,
+    build_spans,
     unreadable_event,
 )
 from agentjobs_dependencies.advisories.texts import AdvisoryText, parse_text
@@ -226,7 +226,7 @@ def _last_known(text: object) -> Iterator[Event]:
 def _versions_outside(
     ecosystem: str, ranges: tuple[AffectedRange, ...], versions: Sequence[str]
 ) -> tuple[str, ...]:
-    spans = spans_of(ecosystem, ranges) if versions else ()
+    spans = build_spans(ecosystem, ranges) if versions else ()
     if len(spans) * len(versions) > _MAX_COMPARISONS:
         # Leaving out versions of the ranges only saves space.
         return tuple(versions)

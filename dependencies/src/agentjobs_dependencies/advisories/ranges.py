@@ -64,7 +64,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 _KeyedEvent = tuple[Key | None, EventKind, str]
 
 
-def spans_of(ecosystem: str, ranges: Iterable[AffectedRange]) -> tuple[Span, ...]:
+def build_spans(ecosystem: str, ranges: Iterable[AffectedRange]) -> tuple[Span, ...]:
     """Without unreadable ranges: one without its `fixed` would affect all later versions."""
     spans: list[Span] = []
     for version_range in ranges:

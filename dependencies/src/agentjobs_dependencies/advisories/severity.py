@@ -34,7 +34,7 @@ class Severity(msgspec.Struct, frozen=True):
 UNKNOWN = Severity("unknown", None, "no database rates it")
 
 
-def severity_of(advisory: Advisory, relatives: Sequence[Advisory] = ()) -> Severity:
+def find_severity(advisory: Advisory, relatives: Sequence[Advisory] = ()) -> Severity:
     """`relatives` are other records of the vulnerability, used if this one has no severity."""
     own = (advisory,)
     others = [other for other in relatives if other is not advisory and other.id != advisory.id]
@@ -54,15 +54,15 @@ def severity_of(advisory: Advisory, relatives: Sequence[Advisory] = ()) -> Sever
 def is_at_least(level: str, threshold: str, unrated: str) -> bool:
     """`unrated` is the level that counts for an unknown severity, or `none`."""
     counted = unrated if level == "unknown" else level
-    return counted != "none" and rank_of(counted) >= rank_of(threshold)
+    return counted != "none" and rank_level(counted) >= rank_level(threshold)
 
 
-def label_of(level: str) -> str:
+def format_level(level: str) -> str:
     """The level as people read it."""
     return "unrated" if level == "unknown" else level
 
 
-def rank_of(level: str) -> int:
+def rank_level(level: str) -> int:
     return LEVELS.index(level)
 
 
@@ -74,7 +74,7 @@ def _from_ratings(advisories: Iterable[Advisory], kind: str) -> Severity | None:
             parsed = _parse(kind, rating.vector) if rating.kind == kind else None
             if parsed and parsed.score > (0 if worst is None else worst.score or 0):
                 source = f"CVSS {parsed.edition} of {advisory.id}"
-                worst = Severity(_level_of(parsed.score), parsed.score, source, rating.vector)
+                worst = Severity(_classify_score(parsed.score), parsed.score, source, rating.vector)
     return worst
 
 
@@ -84,10 +84,10 @@ def _from_labels(advisories: Iterable[Advisory]) -> Severity | None:
         for advisory in advisories
         if (label := (advisory.label or "").strip().lower()) in _LABELS
     ]
-    return max(labels, key=lambda severity: rank_of(severity.level), default=None)
+    return max(labels, key=lambda severity: rank_level(severity.level), default=None)
 
 
-def _level_of(score: float) -> Level:
+def _classify_score(score: float) -> Level:
     if score >= 9.0:
         return "critical"
     if score >= 7.0:

@@ -47,12 +47,12 @@ def needed_release(fix: Fix, version: str) -> int | None:
     url = f"{fix.registry.rstrip('/')}/{directory}/{artifact}-{version}.jar"
     try:
         with zipfile.ZipFile(io.BytesIO(download(url, _MAX_JAR_BYTES))) as jar:
-            return _release_of(jar)
+            return _read_release(jar)
     except (CannotFix, *DAMAGED_FILE):
         return None
 
 
-def _release_of(jar: zipfile.ZipFile) -> int | None:
+def _read_release(jar: zipfile.ZipFile) -> int | None:
     """Classes for later releases are below META-INF; an older Java ignores module-info."""
     names = (
         name

@@ -72,7 +72,7 @@ def merge_blocks(
     return result
 
 
-def versions_of(text: str, package: str) -> set[str]:
+def find_versions(text: str, package: str) -> set[str]:
     return _versions(text).get(package, set())
 
 

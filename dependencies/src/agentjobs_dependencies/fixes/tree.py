@@ -53,7 +53,7 @@ def write(path: Path, text: str) -> None:
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
-def with_line_endings_of(model: str, text: str) -> str:
+def match_line_endings(model: str, text: str) -> str:
     return text.replace("\n", "\r\n") if "\r\n" in model else text
 
 

@@ -6,11 +6,11 @@ The fixer uses the same readers, in its sandbox.
 from collections.abc import Callable
 from importlib import import_module
 
-from agentjobs_dependencies.formats.kinds import ENDINGS, LARGE, READERS, kind_of
+from agentjobs_dependencies.formats.kinds import ENDINGS, LARGE, READERS, detect_kind
 from agentjobs_dependencies.formats.text import UnreadableManifest
 from agentjobs_dependencies.model import ParsedManifest
 
-__all__ = ["ENDINGS", "VERSION", "kind_of", "read"]
+__all__ = ["ENDINGS", "VERSION", "detect_kind", "read"]
 
 # Incremented whenever a reader's result for the same bytes changes: repositories are indexed again.
 VERSION = 2
@@ -26,7 +26,7 @@ def read(kind: str, content: bytes) -> ParsedManifest:
         reason = f"larger than {_MAX_BYTES >> 20} MiB: too large for a {kind}"
         return ParsedManifest(ecosystem, warnings=(reason,))
     try:
-        return _reader_of(kind)(content)
+        return _load_reader(kind)(content)
     except UnreadableManifest as error:
         return ParsedManifest(ecosystem, warnings=(str(error),))
     except MemoryError:
@@ -36,7 +36,7 @@ def read(kind: str, content: bytes) -> ParsedManifest:
         return ParsedManifest(ecosystem, warnings=(reason,))
 
 
-def _reader_of(kind: str) -> Callable[[bytes], ParsedManifest]:
+def _load_reader(kind: str) -> Callable[[bytes], ParsedManifest]:
     """Imported when needed: a repository of one ecosystem needs few readers."""
     _, module, function = READERS[kind]
     reader: Callable[[bytes], ParsedManifest] = getattr(

@@ -45,7 +45,7 @@ LARGE = frozenset(
 _VENDORED = frozenset({"node_modules", "bower_components", "vendor", "site-packages", ".venv"})
 
 
-def kind_of(path: str) -> str | None:
+def detect_kind(path: str) -> str | None:
     """The kind of manifest, or None for other files."""
     directory, _, name = path.rpartition("/")
     if name in READERS:

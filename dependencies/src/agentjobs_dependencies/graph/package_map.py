@@ -16,7 +16,7 @@ from agentjobs_dependencies.graph.folders import (
 )
 from agentjobs_dependencies.graph.standard_library import is_standard
 from agentjobs_dependencies.imports.model import ModuleGraph
-from agentjobs_dependencies.imports.module_graph import family_of
+from agentjobs_dependencies.imports.module_graph import find_family
 
 _ECOSYSTEMS = {
     "go": "Go",
@@ -97,7 +97,7 @@ def _count_external_imports(
 
     Without files that are in no group, and names of the standard libraries.
     """
-    families = [family_of(path) or "" for path in graph.files]
+    families = [find_family(path) or "" for path in graph.files]
     owners = list(zip(group_of, families, strict=True))
     # Counts before anything else: a large graph has far more edges than pairs.
     pairs = Counter([(owners[importer], name) for importer, name in graph.external_edges])

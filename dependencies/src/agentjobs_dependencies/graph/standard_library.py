@@ -16,7 +16,7 @@ _JAVA = frozenset(("java", "javax", "jdk", "sun"))
 
 
 def is_standard(family: str, name: str) -> bool:
-    """`family` as in `imports.module_graph.family_of`."""
+    """`family` as in `imports.module_graph.find_family`."""
     match family:
         case "python":
             return name in sys.stdlib_module_names

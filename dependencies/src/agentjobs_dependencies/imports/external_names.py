@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from agentjobs_dependencies.imports.model import ModuleGraph
-from agentjobs_dependencies.imports.module_graph import family_of
+from agentjobs_dependencies.imports.module_graph import find_family
 
 # Languages whose files may import packages of the family, but whose imports are not read.
 _UNREAD_LANGUAGES = {
@@ -25,7 +25,7 @@ class ExternalNames(msgspec.Struct, frozen=True):
 
 
 def find_external_names(graph: ModuleGraph) -> dict[str, frozenset[str]]:
-    families = [family_of(path) or "" for path in graph.files]
+    families = [find_family(path) or "" for path in graph.files]
     pairs = {(families[start], end) for start, end in graph.external_edges}
     names: dict[str, set[str]] = {}
     for family, end in pairs:
@@ -39,7 +39,7 @@ def find_complete_families(languages: Iterable[str], unread_paths: Iterable[str]
     present, unread = frozenset(languages), list(unread_paths)
     if "" in unread:
         return frozenset()
-    incomplete = {family_of(path) for path in unread}
+    incomplete = {find_family(path) for path in unread}
     return frozenset(
         family
         for family, others in _UNREAD_LANGUAGES.items()

@@ -7,7 +7,7 @@ only if the names of all packages involved, all imports and all requirements are
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from agentjobs_dependencies.formats import kind_of
+from agentjobs_dependencies.formats import detect_kind
 from agentjobs_dependencies.imports.external_names import ExternalNames
 from agentjobs_dependencies.imports.python.distributions import known_modules
 from agentjobs_dependencies.model import Dependency, Imported, Locked, ParsedManifest
@@ -58,7 +58,7 @@ class _Packages:
         self, externals: ExternalNames, go_modules: Collection[str], aliased: Collection[str]
     ) -> None:
         self._externals = externals
-        self._go_modules = frozenset(_modules_of(externals.of("go"), go_modules))
+        self._go_modules = frozenset(_find_modules(externals.of("go"), go_modules))
         self._aliased = aliased
         self._finders: Mapping[str, Callable[[str], Imported]] = {
             "PyPI": self._python,
@@ -104,7 +104,7 @@ class _Packages:
         return "no" if family in self._externals.complete else "unknown"
 
 
-def _modules_of(imports: Iterable[str], modules: Collection[str]) -> Iterable[str]:
+def _find_modules(imports: Iterable[str], modules: Collection[str]) -> Iterable[str]:
     """The module of each imported Go package: the longest that is a prefix of its path."""
     for path in imports:
         prefix = path
@@ -122,7 +122,7 @@ def _aliased_packages(manifests: Iterable[ParsedManifest]) -> Iterable[str]:
 
 
 def _has_all_requirements(path: str, manifest: ParsedManifest) -> bool:
-    if kind_of(path) not in _COMPLETE_LOCKS or manifest.warnings:
+    if detect_kind(path) not in _COMPLETE_LOCKS or manifest.warnings:
         return False
     # The first version of package-lock.json has neither projects nor peer dependencies.
     return manifest.ecosystem != "npm" or bool(manifest.roots)

@@ -18,7 +18,7 @@ from agentjobs_dependencies.imports.resolver import Resolver, Target
 from agentjobs_dependencies.imports.rust.resolver import RustResolver
 from agentjobs_dependencies.model import ParsedManifest
 
-__all__ = ["CONFIG_MARK", "family_of", "is_config", "is_full", "resolve"]
+__all__ = ["CONFIG_MARK", "find_family", "is_config", "is_full", "resolve"]
 
 _FAMILIES = {
     "go": "go",
@@ -56,7 +56,7 @@ def resolve(
     externals: dict[str, list[str]] = {}
     remaining = MAX_EDGES
     for path in sorted(modules):
-        family, names = family_of(path), modules[path].imports
+        family, names = find_family(path), modules[path].imports
         if names and family is not None:
             if family not in resolutions:
                 resolutions[family] = _Resolution(factories[family]())
@@ -68,7 +68,7 @@ def resolve(
     return _build(sorted(modules), files, externals)
 
 
-def family_of(path: str) -> str | None:
+def find_family(path: str) -> str | None:
     """The languages that share a resolver; None for other files."""
     return _FAMILIES.get(path.rpartition(".")[2].lower())
 
@@ -91,7 +91,7 @@ class _Resolution:
         self._known: dict[str, dict[str, Target]] = defaultdict(dict)
 
     def find_targets(self, path: str, names: Iterable[str]) -> _Targets:
-        scopes = self._resolver.scopes_of(path)
+        scopes = self._resolver.find_scopes(path)
         targets = _Targets(set(), set())
         for name in names:
             if len(name) > MAX_NAME_CHARACTERS:

@@ -16,7 +16,7 @@ class Resolver(Protocol):
     some in a narrow one.
     """
 
-    def scopes_of(self, path: str) -> tuple[str, str]:
+    def find_scopes(self, path: str) -> tuple[str, str]:
         """The narrow and the wide scope of a file."""
 
     def is_narrow(self, name: str) -> bool:
@@ -26,7 +26,7 @@ class Resolver(Protocol):
         """`scope` is narrow or wide, as `is_narrow` says for the name."""
 
 
-def directory_of(path: str) -> str:
+def parent_directory(path: str) -> str:
     """Empty for the repository's root."""
     return path.rpartition("/")[0]
 

@@ -10,7 +10,7 @@ import msgspec
 
 from agentjobs_dependencies import formats, imports
 from agentjobs_dependencies.imports.model import ParsedModule
-from agentjobs_dependencies.languages import language_of
+from agentjobs_dependencies.languages import detect_language
 from agentjobs_dependencies.model import ParsedManifest
 
 BINARY_PROBE_BYTES = 8_000
@@ -93,12 +93,12 @@ def is_manifest_or_configuration(path: str) -> bool:
     """True for manifests and configuration files, of which there are only a few."""
     # Rules out most files with one string test.
     if path.endswith(formats.ENDINGS) or imports.CONFIG_MARK in path:
-        return formats.kind_of(path) is not None or imports.is_config(path)
+        return formats.detect_kind(path) is not None or imports.is_config(path)
     return False
 
 
 def classify(path: bytes, text: str) -> FileKind:
-    language = language_of(path)
+    language = detect_language(path)
     # Sources are checked first, because most files are sources and no source is a manifest.
     kind = _SOURCES.get(language)
     if kind is not None:
@@ -107,7 +107,7 @@ def classify(path: bytes, text: str) -> FileKind:
         return FileKind(language, "lines")
     if imports.is_config(text):
         return FileKind(language, "content")
-    return FileKind(language, "manifest", formats.kind_of(text) or "")
+    return FileKind(language, "manifest", formats.detect_kind(text) or "")
 
 
 def analyze(kind: FileKind, blob: bytes | LargeBlob) -> BlobAnalysis:

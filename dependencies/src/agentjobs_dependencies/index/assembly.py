@@ -20,13 +20,13 @@ MAX_WARNINGS = 200
 MAX_NAME_CHARACTERS = 1_000
 
 
-def languages_of(index: CommitIndex) -> tuple[LanguageLines, ...]:
+def list_languages(index: CommitIndex) -> tuple[LanguageLines, ...]:
     """Most lines first; binary files, prose and data have no language."""
     rows = (LanguageLines(name, *sums) for name, sums in index.languages.items() if sums[0])
     return tuple(sorted(rows, key=lambda row: (-row.lines, row.language)))
 
 
-def dependencies_of(index: CommitIndex, published: PublishedPoms | None = None) -> Combined:
+def combine_dependencies(index: CommitIndex, published: PublishedPoms | None = None) -> Combined:
     combined = combine(index.manifests, published)
     storable = [package for package in combined.dependencies if _is_storable(package)]
     warnings = list(combined.warnings)
@@ -35,18 +35,20 @@ def dependencies_of(index: CommitIndex, published: PublishedPoms | None = None) 
     return Combined(tuple(storable), tuple(warnings))
 
 
-def external_names_of(index: CommitIndex) -> ExternalNames:
+def collect_external_names(index: CommitIndex) -> ExternalNames:
     languages = [name for name, (files, _) in index.languages.items() if files]
     return ExternalNames(
         find_external_names(index.graph), find_complete_families(languages, index.warnings)
     )
 
 
-def digest_of(dependencies: Sequence[Dependency]) -> str:
+def digest_dependencies(dependencies: Sequence[Dependency]) -> str:
     return hashlib.sha256(msgspec.msgpack.encode(dependencies)).hexdigest()
 
 
-def warnings_of(index: CommitIndex, others: Iterable[IndexWarning]) -> tuple[IndexWarning, ...]:
+def collect_warnings(
+    index: CommitIndex, others: Iterable[IndexWarning]
+) -> tuple[IndexWarning, ...]:
     """At most MAX_WARNINGS distinct warnings, and one that counts the rest."""
     own = (IndexWarning(path, reason) for path, reason in sorted(index.warnings.items()))
     distinct = list(dict.fromkeys([*own, *others]))

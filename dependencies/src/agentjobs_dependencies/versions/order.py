@@ -37,7 +37,7 @@ def is_pseudo_version(ecosystem: str, text: str) -> bool:
     return ecosystem == "Go" and _PSEUDO_VERSION.fullmatch(text) is not None
 
 
-def major_of(ecosystem: str, text: str) -> int | None:
+def parse_major(ecosystem: str, text: str) -> int | None:
     if version_key(ecosystem, text) is None:
         return None
     # A Python epoch precedes the major number.

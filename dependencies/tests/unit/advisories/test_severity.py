@@ -9,8 +9,8 @@ from agentjobs_dependencies.advisories.severity import (
     LEVELS,
     UNKNOWN,
     Severity,
+    find_severity,
     is_at_least,
-    severity_of,
 )
 from tests.support.recorded_advisories import recorded
 
@@ -75,16 +75,16 @@ def make_advisory(id: str, *ratings: Rating, label: str | None = None) -> Adviso
 def test_the_severity_with_the_highest_precedence_is_used(
     own: Advisory, relatives: list[Advisory], expected: tuple[str, float | None, str] | Severity
 ) -> None:
-    severity = severity_of(own, relatives)
+    severity = find_severity(own, relatives)
     assert expected in (severity, (severity.level, severity.score, severity.source))
 
 
 def test_the_python_databases_record_of_requests_is_rated_through_its_alias() -> None:
     python, github = recorded("PYSEC-2023-74"), recorded("GHSA-j8r2-6x86-q33q")
-    assert severity_of(python) == UNKNOWN
+    assert find_severity(python) == UNKNOWN
     vector = "CVSS:3.1/AV:N/AC:H/PR:N/UI:R/S:C/C:H/I:N/A:N"
     rated = Severity("medium", 6.1, "CVSS 3.1 of GHSA-j8r2-6x86-q33q", vector)
-    assert severity_of(python, [python, github]) == rated
+    assert find_severity(python, [python, github]) == rated
 
 
 def test_a_level_meets_thresholds_up_to_itself_and_unknown_those_of_the_setting() -> None:
@@ -106,4 +106,4 @@ def test_a_level_meets_thresholds_up_to_itself_and_unknown_those_of_the_setting(
 )
 def test_an_invalid_vector_is_ignored(rating: Rating, junk: str, position: int) -> None:
     vector = rating.vector[:position] + junk + rating.vector[position + 2 :]
-    assert severity_of(make_advisory("A", Rating(rating.kind, vector))).level in LEVELS
+    assert find_severity(make_advisory("A", Rating(rating.kind, vector))).level in LEVELS

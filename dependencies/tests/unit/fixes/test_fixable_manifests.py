@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs_dependencies.fixes.fix import can_fix
-from agentjobs_dependencies.formats.kinds import READERS, kind_of
+from agentjobs_dependencies.formats.kinds import READERS, detect_kind
 
 REPORTED_ONLY = {
     *("setup.cfg", "Pipfile", "Cargo.toml"),
@@ -20,5 +20,5 @@ def test_every_manifest_is_editable_or_listed_as_report_only() -> None:
     "path", ["requirements-dev.txt", "dev-requirements.txt", "a/requirements/base.txt"]
 )
 def test_requirements_are_editable_under_every_name_they_are_read_by(path: str) -> None:
-    assert kind_of(path) == "requirements.txt"
+    assert detect_kind(path) == "requirements.txt"
     assert can_fix("PyPI", path)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentjobs_dependencies.combine import combine
-from agentjobs_dependencies.formats import kind_of, read
+from agentjobs_dependencies.formats import detect_kind, read
 from agentjobs_dependencies.model import (
     Dependency,
     IndexWarning,
@@ -33,7 +33,7 @@ from agentjobs_dependencies.model import (
     ],
 )
 def test_manifests_are_recognized_by_name_outside_of_third_party_code(path, kind):
-    assert kind_of(path) == kind
+    assert detect_kind(path) == kind
 
 
 def _lock(*packages: Locked, roots: tuple[Root, ...] = (), **more) -> ParsedManifest:

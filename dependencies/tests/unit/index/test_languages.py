@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs_dependencies.languages import language_of
+from agentjobs_dependencies.languages import detect_language
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from agentjobs_dependencies.languages import language_of
 def test_style_sheets_have_languages_of_their_own_and_third_party_code_has_none(
     path: bytes, language: str | None
 ) -> None:
-    assert language_of(path) == language
+    assert detect_language(path) == language

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from univers import versions as univers
 
 from agentjobs_dependencies.formats.kinds import ECOSYSTEMS
-from agentjobs_dependencies.versions.order import is_prerelease, major_of, version_key
+from agentjobs_dependencies.versions.order import is_prerelease, parse_major, version_key
 
 # Each line in rising order; versions joined by = are equal.
 RISING = {
@@ -78,7 +78,7 @@ def test_an_invalid_version_has_no_key(ecosystem: str) -> None:
         "\u0661.\u0662",
     ):
         assert version_key(ecosystem, text) is None, text
-        assert major_of(ecosystem, text) is None, text
+        assert parse_major(ecosystem, text) is None, text
         assert not is_prerelease(ecosystem, text), text
 
 
@@ -98,7 +98,7 @@ def test_prereleases_are_recognized(ecosystem: str) -> None:
     ],
 )
 def test_the_major_number_is_the_first(ecosystem: str, text: str, major: int) -> None:
-    assert major_of(ecosystem, text) == major
+    assert parse_major(ecosystem, text) == major
 
 
 release = st.lists(st.sampled_from([0, 0, 1, 2, 10]), min_size=1, max_size=4).map(

@@ -75,7 +75,7 @@ def dependency_document(
     return copy_fields(dependency, DependencyDocument, advisories=advisories)
 
 
-async def advisories_of(
+async def find_advisories(
     db: Database, repo_id: str, dependencies: Iterable[DependencyView]
 ) -> dict[int, list[DependencyAdvisory]]:
     """By position, worst first; without dependencies that have no advisory."""

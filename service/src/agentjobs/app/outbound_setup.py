@@ -14,28 +14,28 @@ from agentjobs_runtime.settings import Settings, SettingsError, prepare_data_dir
 from agentjobs_worker.sandbox.certificates import BUNDLE_FILE, create_bundle
 
 
-def allowed_of(settings: Settings) -> AllowList:
+def build_allow_list(settings: Settings) -> AllowList:
     try:
         return AllowList.parse(settings.egress_allow)
     except ValueError as error:
         raise SettingsError(f"AGENTJOBS_EGRESS_ALLOW: {error}") from None
 
 
-def session_of(settings: Settings) -> aiohttp.ClientSession:
+def open_session(settings: Settings) -> aiohttp.ClientSession:
     try:
-        return new_session(allowed_of(settings), settings.ca_file)
+        return new_session(build_allow_list(settings), settings.ca_file)
     except ValueError as error:
         raise SettingsError(str(error)) from None
 
 
-def platforms_of(
+def build_platforms(
     db: Database, settings: Settings, session: aiohttp.ClientSession, certificates: Path | None
 ) -> Platforms:
-    git_transport = GitTransport(allowed_of(settings), certificates)
+    git_transport = GitTransport(build_allow_list(settings), certificates)
     return Platforms(db, SealingKeys.load(settings), session, git_transport)
 
 
-def certificates_of(settings: Settings) -> Path | None:
+def prepare_certificates(settings: Settings) -> Path | None:
     """A file with the system's certificates and the operator's, for git and agents."""
     if not settings.ca_file:
         return None

@@ -11,11 +11,11 @@ from typing import Protocol
 import aiohttp
 
 from agentjobs.advisories.registries.registry import Registry
-from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
+from agentjobs.app.outbound_setup import build_platforms, open_session, prepare_certificates
 from agentjobs.app.signals import Stop
 from agentjobs.connections.adapters import Platforms
 from agentjobs.fleet import processes
-from agentjobs.fleet.processes import ProcessInfo, Role, instance_of, this_process
+from agentjobs.fleet.processes import ProcessInfo, Role, hash_process_id, this_process
 from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.jobs.context import JobsContext
@@ -79,7 +79,7 @@ async def serving(
     sign_in_link: str | None = None,
 ) -> AsyncIterator[None]:
     """Serves the API while the block runs. Continues to serve while a worker drains."""
-    certificates = certificates_of(jobs.settings)
+    certificates = prepare_certificates(jobs.settings)
     context = WebContext(
         jobs,
         ApiKeyAuthenticator(jobs.db),
@@ -90,7 +90,7 @@ async def serving(
     await context.repositories.check()
     await follow_public_address(jobs.db, jobs.settings)
     process = this_process(role, jobs.settings)
-    context.instance = instance_of(process.id)
+    context.instance = hash_process_id(process.id)
     for warning in sign_in_warnings(jobs.settings):
         _log.warning("%s", warning)
     served = asyncio.Event()
@@ -99,7 +99,7 @@ async def serving(
         asyncio.TaskGroup() as group,
         metrics_server(context),
     ):
-        context.platforms = platforms_of(jobs.db, jobs.settings, session, certificates)
+        context.platforms = build_platforms(jobs.db, jobs.settings, session, certificates)
         loops = [
             *_serving_loops(context, process, session, registry),
             PlatformLoop(
@@ -159,7 +159,7 @@ async def _wait_until_started(server: Server, serving: asyncio.Task[None]) -> No
 
 @contextlib.asynccontextmanager
 async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSession, Registry]]:
-    async with session_of(settings) as session:
+    async with open_session(settings) as session:
         registry = Registry(settings, session)
         try:
             yield session, registry

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agentjobs.app.outbound_setup import certificates_of
+from agentjobs.app.outbound_setup import prepare_certificates
 from agentjobs.app.serve import OnReady, metrics_server, serving
 from agentjobs.app.signals import Stop
 from agentjobs.app.worker import running_worker
@@ -131,7 +131,7 @@ async def _open_context(
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(db.close)
-        await stack.enter_async_context(exporting_traces(certificates_of(settings)))
+        await stack.enter_async_context(exporting_traces(prepare_certificates(settings)))
         stop = Stop()
         stop.listen()
         context = JobsContext(db, settings, catalog)

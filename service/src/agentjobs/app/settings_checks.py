@@ -1,6 +1,6 @@
 """Checks settings that the features read only when a service starts."""
 
-from agentjobs.app.outbound_setup import allowed_of
+from agentjobs.app.outbound_setup import build_allow_list
 from agentjobs.environments.setup_network import check_setup_network
 from agentjobs.gateway.prices import load_prices
 from agentjobs.web.client_addresses import ClientAddresses
@@ -14,6 +14,6 @@ def check_features(settings: Settings) -> None:
     check_setup_network(settings)
     build_catalog(settings)
     load_prices(settings)
-    allowed_of(settings)
+    build_allow_list(settings)
     configured_allow_list(settings)
     ClientAddresses(settings.trusted_proxies)

@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from agentjobs.advisories.registries.registry import Registry
-from agentjobs.app.outbound_setup import allowed_of, certificates_of, platforms_of, session_of
+from agentjobs.app.outbound_setup import (
+    build_allow_list,
+    build_platforms,
+    open_session,
+    prepare_certificates,
+)
 from agentjobs.gateway.prices import load_prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.indexing import pom_fetcher
@@ -95,19 +100,19 @@ async def _job_tools(
     context: JobsContext, git_url: str, sandbox: Sandbox, identity: WorkerIdentity | None
 ) -> AsyncIterator[JobTools]:
     settings = context.settings
-    certificates = certificates_of(settings)
+    certificates = prepare_certificates(settings)
     mirrors = Mirrors(settings.data_path / "mirrors")
     async with contextlib.AsyncExitStack() as stack:
         workspaces = _workspaces(settings, mirrors)
         stack.push_async_callback(workspaces.close)
         spare_sandboxes = SpareSandboxes(sandbox, workspaces)
         stack.push_async_callback(spare_sandboxes.close)
-        session = session_of(settings)
+        session = open_session(settings)
         stack.push_async_callback(session.close)
         registry = Registry(settings, session)
         stack.push_async_callback(registry.close)
-        keys, allowed = SealingKeys.load(settings), allowed_of(settings)
-        platforms = platforms_of(context.db, settings, session, certificates)
+        keys, allowed = SealingKeys.load(settings), build_allow_list(settings)
+        platforms = build_platforms(context.db, settings, session, certificates)
         adapter = _local_platform(context, git_url, certificates)
         environments = await open_environments(
             context.db, settings, sandbox, workspaces, mirrors, allowed, certificates

@@ -139,10 +139,10 @@ async def running_instances(db: Database) -> set[str]:
         silent_ms=SILENT_MS,
         now=now_ms(),
     )
-    return {instance_of(row["id"]) for row in rows}
+    return {hash_process_id(row["id"]) for row in rows}
 
 
-def instance_of(process_id: str) -> str:
+def hash_process_id(process_id: str) -> str:
     """Identifies a process to whom may read the database, and says nothing to others."""
     return hashlib.sha256(process_id.encode()).hexdigest()[:16]
 

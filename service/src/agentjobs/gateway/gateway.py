@@ -21,7 +21,7 @@ from agentjobs.gateway.ledger import Ledger
 from agentjobs.gateway.measured_prompts import MeasuredPrompts
 from agentjobs.gateway.prices import Price, Prices
 from agentjobs.gateway.relay import Relay, UpstreamError
-from agentjobs.gateway.requests import check_token, endpoint_of
+from agentjobs.gateway.requests import check_token, find_endpoint
 from agentjobs.gateway.trace import call_span, record_response, record_usage
 from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.sandbox_http.bodies import BodyReader
@@ -92,7 +92,7 @@ class Gateway:
 
     async def _accept(self, request: web.BaseRequest) -> web.StreamResponse:
         check_token(request, self.token)
-        endpoint = endpoint_of(request, self._upstream.api)
+        endpoint = find_endpoint(request, self._upstream.api)
         raw = await self._body_reader.read(request)
         try:
             return await self._forward(request, endpoint, raw)
@@ -148,7 +148,7 @@ class Gateway:
     def _prepare(self, endpoint: Endpoint, raw: bytes) -> tuple[Call, Price | None]:
         body = parse(raw)
         model = read_model(body, self._upstream)
-        price = self._price_of(model)
+        price = self._find_price(model)
         output_limit_field = endpoint.output_limit_field(self._upstream)
         has_limit = self._budget.applies
         call = prepare(
@@ -162,7 +162,7 @@ class Gateway:
         )
         return call, price
 
-    def _price_of(self, model: str) -> Price | None:
+    def _find_price(self, model: str) -> Price | None:
         price = self._prices.get(model)
         if price is None and self._budget.applies:
             message = f"the model {model[:100]} has no price, so the budget cannot be enforced"

@@ -23,7 +23,7 @@ def check_token(request: web.BaseRequest, token: str) -> None:
         )
 
 
-def endpoint_of(request: web.BaseRequest, api: Api) -> Endpoint:
+def find_endpoint(request: web.BaseRequest, api: Api) -> Endpoint:
     endpoint = ENDPOINTS.get(request.path)
     if request.method == "POST" and endpoint is not None and endpoint.api == api:
         _check_query(request.rel_url.raw_query_string)

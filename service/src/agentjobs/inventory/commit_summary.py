@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.inventory.test_command import READ_FILES, RootFiles, guess_test_command
-from agentjobs_dependencies.languages import language_of
+from agentjobs_dependencies.languages import detect_language
 from agentjobs_runtime.environments.key import LOCK_FILES, MAX_FILES, CacheFile
 from agentjobs_runtime.git.blobs import blob_pieces
 from agentjobs_runtime.git.trees import REGULAR, TreeEntry, list_tree
@@ -144,7 +144,7 @@ class _Listing:
         if len(self.root_names) < MAX_ROOT_NAMES:
             self.root_names.add(root.decode("utf-8", "replace"))
         if entry.mode in REGULAR:
-            if language := language_of(entry.path):
+            if language := detect_language(entry.path):
                 self.languages[language] += 1
             if not rest:
                 self._add_root_file(entry)

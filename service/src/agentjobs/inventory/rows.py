@@ -16,7 +16,7 @@ from agentjobs.store.in_transaction import execute
 from agentjobs.store.insert_statement import insert_statement
 from agentjobs_dependencies.index.analysis import fingerprint
 from agentjobs_dependencies.model import Dependency, IndexWarning
-from agentjobs_dependencies.purl import purl_of
+from agentjobs_dependencies.purl import format_purl
 from agentjobs_runtime.repo_configuration import (
     DEFAULT_GROUPING,
     FILE_NAME,
@@ -173,7 +173,7 @@ def _row(repo_id: str, position: int, package: Dependency) -> dict[str, Any]:
         "scope": package.scope,
         "manifest": package.manifest,
         "parents": msgspec.json.encode(package.parents).decode(),
-        "purl": purl_of(package.ecosystem, package.name, package.version),
+        "purl": format_purl(package.ecosystem, package.name, package.version),
         "fixture": package.fixture,
         "imported": package.imported,
         "managed_by": package.managed_by,

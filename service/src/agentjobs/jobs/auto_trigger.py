@@ -27,7 +27,7 @@ from agentjobs.organizations.authentication import SERVICE_ID, Caller
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs.repos.thresholds import Threshold, thresholds_from_row
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs_dependencies.advisories.severity import is_at_least, rank_of
+from agentjobs_dependencies.advisories.severity import is_at_least, rank_level
 from agentjobs_dependencies.fixes.fix import can_fix
 from agentjobs_runtime.agents.definitions import CVE_FIXER
 from agentjobs_runtime.git.process import GitError
@@ -303,7 +303,7 @@ def _advisories(findings: Iterable[FindingView]) -> Iterable[CausingAdvisory]:
 
 def _severity_rank(finding: FindingView) -> tuple[int, float, str, str]:
     # The level before the score: not every advisory has a score.
-    rank = -rank_of(finding.severity)
+    rank = -rank_level(finding.severity)
     return rank, -(finding.score or 0), finding.advisory_id, finding.version
 
 

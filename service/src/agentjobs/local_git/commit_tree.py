@@ -38,7 +38,7 @@ async def commit_tree(
     return result.stdout.decode("ascii").strip()
 
 
-async def tree_of(git_dir: Path, commit: str) -> str:
+async def resolve_tree(git_dir: Path, commit: str) -> str:
     result = await git("rev-parse", "--verify", f"{commit}^{{tree}}", git_dir=git_dir)
     return result.stdout.decode("ascii").strip()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.local_git.branches import pull_ref
-from agentjobs.local_git.commit_tree import commit_tree, merged_tree, tree_of
+from agentjobs.local_git.commit_tree import commit_tree, merged_tree, resolve_tree
 from agentjobs.local_git.history import is_ancestor
 from agentjobs.local_git.rebase import rebase_onto
 from agentjobs.local_git.repositories import update_refs
@@ -62,7 +62,7 @@ async def _create_merge_commit(git_dir: Path, merge: Merge) -> str:
 async def _squash(git_dir: Path, merge: Merge) -> str:
     tree = await merged_tree(git_dir, merge.base, merge.head)
     trailer = f"{_SQUASHED}: {merge.head}"
-    if tree == await tree_of(git_dir, merge.base):
+    if tree == await resolve_tree(git_dir, merge.base):
         return await _find_squashed(git_dir, merge, trailer) or merge.base
     return await _commit(git_dir, merge, tree, f"{merge.message}\n{trailer}\n", merge.base)
 

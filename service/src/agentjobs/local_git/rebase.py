@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentjobs.local_git.commit_tree import commit_tree, merged_tree, tree_of
+from agentjobs.local_git.commit_tree import commit_tree, merged_tree, resolve_tree
 from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.git.process import git
 
@@ -21,7 +21,7 @@ async def rebase_onto(git_dir: Path, base: str, head: str, committer: Identity) 
 
     The commits keep their author and message. Raises RebaseRefused or MergeConflict.
     """
-    onto, onto_tree = base, await tree_of(git_dir, base)
+    onto, onto_tree = base, await resolve_tree(git_dir, base)
     for commit, parent in await _commits(git_dir, base, head):
         # git chooses the parent as the base of this merge, because both sides have it as a parent.
         beside = await commit_tree(

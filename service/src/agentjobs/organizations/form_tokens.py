@@ -32,7 +32,7 @@ def nonce_from(text: str) -> str:
     return text if _is_nonce(text) else ""
 
 
-def is_token_of(key: str, token: str) -> bool:
+def is_valid_token(key: str, token: str) -> bool:
     nonce = nonce_from(token.partition(".")[0])
     expected = form_token(key, nonce)
     return bool(key and nonce) and hmac.compare_digest(token.encode(), expected.encode())

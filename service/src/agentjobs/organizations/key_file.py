@@ -68,13 +68,13 @@ def new_key() -> bytes:
     return secrets.token_bytes(_KEY_LENGTH)
 
 
-def key_id_of(key: bytes) -> bytes:
+def derive_key_id(key: bytes) -> bytes:
     return hashlib.sha256(b"agentjobs sealing key\0" + key).digest()[:ID_LENGTH]
 
 
 def parse_keys(texts: Iterable[str], source: str) -> dict[bytes, bytes]:
     keys = [_decode_key(text.strip(), source) for text in texts if text.strip()]
-    return {key_id_of(key): key for key in keys}
+    return {derive_key_id(key): key for key in keys}
 
 
 def invalid_key(source: str) -> Problem:

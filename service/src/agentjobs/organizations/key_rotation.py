@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.organizations import audit
-from agentjobs.organizations.key_file import KEY_FILE, KeyFile, key_id_of, new_key
+from agentjobs.organizations.key_file import KEY_FILE, KeyFile, derive_key_id, new_key
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_runtime.private_files import replace_private_file
@@ -102,7 +102,7 @@ async def prepare_rotation(settings: Settings) -> RotationResult:
     """Adds a new key to the file, so that it can be copied to other machines before it is used."""
     with _lock_rotation(settings.data_path):
         _require_file(settings)
-        file = _file_of(settings)
+        file = _key_file(settings)
         keys, key_id = _begin(file)
         others = tuple(other.hex() for other in keys if other != key_id)
         return RotationResult(key_id.hex(), others, {}, (), is_complete=False)
@@ -120,7 +120,7 @@ async def rotate_key(
     with _lock_rotation(settings.data_path):
         if settings.encryption_key:
             return await _reseal_with_configured_keys(db, settings, kinds, on_progress)
-        file = _file_of(settings)
+        file = _key_file(settings)
         keys, key_id = _begin(file)
         keys = {key_id: keys[key_id], **keys}
         if list(keys) != list(file.read()):
@@ -143,7 +143,7 @@ async def rotate_key(
 
 
 def is_unfinished(settings: Settings) -> bool:
-    return _state_path(_file_of(settings)).exists()
+    return _state_path(_key_file(settings)).exists()
 
 
 class _Resealing:
@@ -234,7 +234,7 @@ def _begin(file: KeyFile) -> tuple[dict[bytes, bytes], bytes]:
     key_id = _stored_id(file)
     if key_id is None or key_id not in keys:
         key = new_key()
-        key_id = key_id_of(key)
+        key_id = derive_key_id(key)
         replace_private_file(_state_path(file), key_id.hex().encode() + b"\n")
         keys = {**keys, key_id: key}
         file.replace(keys)
@@ -252,7 +252,7 @@ def _state_path(file: KeyFile) -> Path:
     return file.path.with_name(f"{KEY_FILE}.rotation")
 
 
-def _file_of(settings: Settings) -> KeyFile:
+def _key_file(settings: Settings) -> KeyFile:
     return KeyFile(settings.data_path / KEY_FILE)
 
 

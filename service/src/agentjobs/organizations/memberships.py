@@ -54,7 +54,7 @@ async def list_members(db: Database, organization_id: str) -> list[Member]:
     return [_member(row) for row in rows]
 
 
-async def memberships_of(db: Database, user_id: str) -> list[Membership]:
+async def list_memberships(db: Database, user_id: str) -> list[Membership]:
     """Sorted by the organization's name."""
     rows = await db.fetch_all(
         "SELECT o.id AS organization_id, o.name AS organization, m.role"

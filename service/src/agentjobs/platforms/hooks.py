@@ -90,7 +90,7 @@ def lacks_signature(platform: str, secret: str, headers: Mapping[str, str]) -> b
     return not any(name in headers for name in _SIGNATURE_HEADERS.get(platform, ()))
 
 
-def delivery_id_of(platform: str, headers: Mapping[str, str], body: bytes) -> str:
+def read_delivery_id(platform: str, headers: Mapping[str, str], body: bytes) -> str:
     """The platform's ID of this delivery, or a hash."""
     for name in _DELIVERY_HEADERS.get(platform, ()):
         if _DELIVERY_ID.fullmatch(headers.get(name, "")):

@@ -298,7 +298,7 @@ class Platform(BasePlatform, Protocol):
 
     async def may_write(self, repo: RepoAddress, login: str) -> bool: ...
 
-    async def identity_of(self, login: str) -> Identity | None:
+    async def find_identity(self, login: str) -> Identity | None:
         """How commits name an account; None if the platform does not know the login."""
 
     async def register_signing_key(self, title: str, public_key: str) -> None:

@@ -36,7 +36,7 @@ class DraftMark:
         match = self.pattern.match(title)
         return title if match is None else title[match.end() :]
 
-    def title_of(self, request: PullRequestRequest) -> str:
+    def build_title(self, request: PullRequestRequest) -> str:
         """Only the request decides whether it is a draft, whatever title the agent wrote."""
         plain = msgspec.structs.replace(request, title=self.remove(request.title))
         return pull_title(plain, self.prefix if request.draft else "")

@@ -64,7 +64,7 @@ async def _person_who_asked(run: ServiceRun) -> Identity | None:
     if not login or connection_id is None or platform != run.job.platform:
         return None
     with contextlib.suppress(PlatformError):
-        return await (await _platform(run, connection_id)).identity_of(login)
+        return await (await _platform(run, connection_id)).find_identity(login)
     return None
 
 

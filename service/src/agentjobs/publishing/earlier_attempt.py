@@ -8,7 +8,7 @@ from agentjobs.organizations.restores import restored_at
 from agentjobs.platforms.protocol import Platform, PullRequest, PullRequestRequest
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo
-from agentjobs.publishing.pull_text import is_message_of
+from agentjobs.publishing.pull_text import has_trailers
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs_runtime.git.process import git
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -98,6 +98,6 @@ async def find_own_commit(mirror: Path, head: str, job: ClaimedJob) -> PushedWor
     for record in history.stdout.decode(errors="replace").split("\0"):
         hashes, _, message = record.partition("\n")
         # A job makes no merges, whose other parents would be published without a check.
-        if is_message_of(job, message) and len(ids := hashes.split()) == _ID_AND_PARENT:
+        if has_trailers(job, message) and len(ids := hashes.split()) == _ID_AND_PARENT:
             return PushedWork(ids[1], ids[0], head)
     return None

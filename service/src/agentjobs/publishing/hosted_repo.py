@@ -93,7 +93,7 @@ class HostedRepo:
             raise PlatformError("The credential of this job is no longer valid.")
 
 
-def outage_of(error: RepoUnavailable | PlatformError, run: ServiceRun) -> Outage:
+def classify_outage(error: RepoUnavailable | PlatformError, run: ServiceRun) -> Outage:
     """A host that responded with an error may fail for this repository alone."""
     if isinstance(error, RepoUnavailable):
         is_of_repo = not error.is_host_unreachable

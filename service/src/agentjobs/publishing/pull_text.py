@@ -73,7 +73,7 @@ def commit_message(job: ClaimedJob, text: PullText, co_author: Identity | None =
     return f"{text.title}\n\n{text.body}\n\n{credit}{_trailers(job)}\n"
 
 
-def is_message_of(job: ClaimedJob, message: str) -> bool:
+def has_trailers(job: ClaimedJob, message: str) -> bool:
     return message.rstrip().endswith(f"\n{_trailers(job)}")
 
 

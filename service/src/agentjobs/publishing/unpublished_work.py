@@ -12,7 +12,7 @@ from agentjobs.jobs.queue.platform_outages import REFUSED_RETRY_MS
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.context import FinishedWork, ServiceRun
 from agentjobs.publishing.earlier_attempt import PushedWork, find_own_commit
-from agentjobs.publishing.hosted_repo import HostedRepo, outage_of, sync_soon
+from agentjobs.publishing.hosted_repo import HostedRepo, classify_outage, sync_soon
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost, backoff_ms
 from agentjobs_runtime.clock import SECOND_MS
@@ -61,7 +61,7 @@ async def publishing_outage(
 ) -> Outage | None:
     """Why finished work has to wait; None if the platform would never accept it."""
     if not isinstance(error, PushDenied) and error.is_temporary:
-        return outage_of(error, run)
+        return classify_outage(error, run)
     is_final = isinstance(error, PlatformError) and not error.is_of_connection
     if is_final or is_lack_of_space(error, run.settings):
         return None

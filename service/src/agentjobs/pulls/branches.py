@@ -47,7 +47,7 @@ class BranchUse(msgspec.Struct, frozen=True):
     active_jobs: frozenset[str]
 
 
-def removal_of(branch: JobBranch, use: BranchUse) -> BranchRemoval | None:
+def plan_removal(branch: JobBranch, use: BranchUse) -> BranchRemoval | None:
     """None if the branch must stay."""
     pull = use.pulls.get(branch.name)
     if branch.name in use.in_use:
@@ -65,11 +65,11 @@ async def close_and_remove_branch(
     db: Database, settings: Settings, organization: str, full_name: str, number: int
 ) -> Pull:
     pull = await close_pull(db, organization, full_name, number)
-    await remove_branch_of(db, settings, pull)
+    await remove_pull_branch(db, settings, pull)
     return pull
 
 
-async def remove_branch_of(db: Database, settings: Settings, pull: Pull) -> None:
+async def remove_pull_branch(db: Database, settings: Settings, pull: Pull) -> None:
     """Of a pull request that was merged or closed. A failure is left to the next sweep."""
     if not settings.delete_branches:
         return
@@ -133,7 +133,7 @@ async def _find_removals(
     db: Database, repo_id: str, branches: Sequence[JobBranch]
 ) -> list[BranchRemoval]:
     use = await _load_use(db, repo_id, branches)
-    return [removal for branch in branches if (removal := removal_of(branch, use)) is not None]
+    return [removal for branch in branches if (removal := plan_removal(branch, use)) is not None]
 
 
 async def _load_use(db: Database, repo_id: str, branches: Collection[JobBranch]) -> BranchUse:

@@ -9,7 +9,7 @@ from agentjobs.local_git.rebase import RebaseRefused
 from agentjobs.local_git.repositories import present_path
 from agentjobs.organizations import audit
 from agentjobs.platforms.protocol import MergeMethod
-from agentjobs.pulls.branches import remove_branch_of
+from agentjobs.pulls.branches import remove_pull_branch
 from agentjobs.pulls.comparison import Tips, find_tips
 from agentjobs.pulls.pulls import Pull, check_open, get_pull
 from agentjobs.pulls.pushes import record_heads, record_push
@@ -54,7 +54,7 @@ async def merge_pull(
     # A push may have happened between reading the branches and storing them.
     await record_push(db, settings.repositories_path, pull.repo_id, [HEADS + pull.base_branch])
     merged = await get_pull(db, organization, full_name, number)
-    await remove_branch_of(db, settings, merged)
+    await remove_pull_branch(db, settings, merged)
     return merged
 
 

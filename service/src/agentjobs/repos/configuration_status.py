@@ -126,18 +126,18 @@ def _parse_issue(severity: Literal["error", "warning"], text: str) -> Configurat
 
 
 def _values(configuration: Configuration) -> Iterator[ConfiguredValue]:
-    yield from _values_of("", configuration)
+    yield from _list_values("", configuration)
     for table in _TABLES:
-        yield from _values_of("", getattr(configuration, table), f"{table}.")
+        yield from _list_values("", getattr(configuration, table), f"{table}.")
     if (environment := configuration.environment) is not None:
-        yield from _values_of("", environment, "environment.")
+        yield from _list_values("", environment, "environment.")
         for service in environment.services:
-            yield from _values_of("", service, f"environment.services.{service.name}.")
+            yield from _list_values("", service, f"environment.services.{service.name}.")
     for agent_id, own in configuration.agents.items():
-        yield from _values_of(_truncate(agent_id), own)
+        yield from _list_values(_truncate(agent_id), own)
 
 
-def _values_of(
+def _list_values(
     agent: str,
     configuration: RunConfiguration
     | FixConfiguration

@@ -21,7 +21,7 @@ from agentjobs.tickets.protocol import (
     TrackerUnavailable,
 )
 from agentjobs.tickets.rows import ConfiguredTracker
-from agentjobs.tickets.trackers import open_tracker, record_check, trackers_of
+from agentjobs.tickets.trackers import load_trackers, open_tracker, record_check
 from agentjobs_runtime.problems import Problem
 
 _FORMATS = {"issues": "#12 or owner/name#12", "jira": "ABC-123"}
@@ -80,7 +80,7 @@ class Tickets:
         """
         trackers = [
             tracker
-            for tracker in await trackers_of(self._db, query.organization_id)
+            for tracker in await load_trackers(self._db, query.organization_id)
             if tracker.kind != "issues" or query.connection_id is not None
         ]
         if not trackers:

@@ -81,10 +81,10 @@ async def add_tracker(
 
 async def list_trackers(db: Database, organization: str) -> list[ConfiguredTracker]:
     owner = await find_organization(db, organization)
-    return await trackers_of(db, owner.id)
+    return await load_trackers(db, owner.id)
 
 
-async def trackers_of(db: Database, organization_id: str) -> list[ConfiguredTracker]:
+async def load_trackers(db: Database, organization_id: str) -> list[ConfiguredTracker]:
     """In the order in which they are searched: the oldest first."""
     rows = await db.fetch_all(
         "SELECT * FROM trackers WHERE organization_id = :organization_id"

@@ -15,7 +15,7 @@ from agentjobs_runtime.problems import Problem
 _CHALLENGE = {"WWW-Authenticate": 'Basic realm="agentjobs", charset="UTF-8"'}
 
 
-def token_of(request: Request) -> str:
+def read_token(request: Request) -> str:
     """The empty string if the header is missing, repeated or malformed."""
     values = all_headers(request.scope, b"authorization")
     if len(values) != 1:
@@ -30,11 +30,11 @@ def token_of(request: Request) -> str:
             return ""
 
 
-async def caller_of(request: Request) -> Caller:
+async def authenticate_caller(request: Request) -> Caller:
     context: WebContext = request.app.state.context
     address = context.client_addresses.of(request.scope)
     try:
-        caller = await context.authenticator.authenticate(token_of(request), address)
+        caller = await context.authenticator.authenticate(read_token(request), address)
     except AddressNotAllowed as problem:
         raise unauthorized(problem.message) from None
     if caller is None:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.access_log import AccessLog
-from agentjobs.web.api.errors import error_response, internal_error, not_found, problem_of
+from agentjobs.web.api.errors import error_response, internal_error, not_found, to_problem
 from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.error_pages import error_page, wants_page
@@ -69,7 +69,7 @@ class Envelope:
     async def _handle_error(
         self, error: Exception, exchange: Exchange, scope: Scope, receive: Receive
     ) -> None:
-        problem = problem_of(error)
+        problem = to_problem(error)
         if problem is None:
             _log.error("unexpected failure", exc_info=error)
             problem = internal_error()

@@ -58,7 +58,7 @@ async def redeliver_failed(
     Each batch is a transaction. One audit log entry covers all batches, even after an error.
     """
     filters = _FailedFilter(organization_id, since_ms, endpoint_id)
-    target = await _audit_target_of(db, organization_id, endpoint_id)
+    target = await _describe_target(db, organization_id, endpoint_id)
     entry = audit.entry(_ACTION, target, failed_since=iso_utc(since_ms))
     count, after = 0, ""
     try:
@@ -76,7 +76,7 @@ def _next_batch_size(limit: int | None, count: int) -> int:
     return _BATCH if limit is None else min(_BATCH, limit - count)
 
 
-async def _audit_target_of(db: Database, organization_id: str, endpoint_id: str | None) -> str:
+async def _describe_target(db: Database, organization_id: str, endpoint_id: str | None) -> str:
     if endpoint_id is None:
         return "all endpoints"
     row = await db.fetch_one(

@@ -45,7 +45,7 @@ async def prune_deliveries(db: Database, days: int, now: int) -> int:
     return total
 
 
-async def delete_deliveries_of(db: Database, job_ids: list[str]) -> int:
+async def delete_job_deliveries(db: Database, job_ids: list[str]) -> int:
     """Deletes settled deliveries of any age: the bytes that were sent are deleted with the job."""
     total = 0
     while rows := await db.fetch_all(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.advisories.dependency_advisories import advisories_of
+from agentjobs.advisories.dependency_advisories import find_advisories
 from agentjobs.inventory.dependencies import (
     count_dependencies,
     find_indexed_repo,
@@ -104,14 +104,14 @@ async def test_dependencies_are_filtered_by_imports(database: Database, repo_id:
 
 async def test_each_row_has_its_advisories_worst_first(database: Database, repo_id: str) -> None:
     rows = await list_dependencies(database, repo_id)
-    advisories = await advisories_of(database, repo_id, rows)
+    advisories = await find_advisories(database, repo_id, rows)
     assert list(advisories) == [1], "advisories of another repository are left out"
     worst, minor, unrated = advisories[1]
     assert (worst.id, worst.aliases, worst.score) == ("GHSA-1", ("CVE-of-GHSA-1",), 7.5)
     assert worst.fix_version == unrated.fix_version
     assert [minor.severity, unrated.severity] == ["low", "unknown"]
-    assert await advisories_of(database, repo_id, rows[:1]) == {}
-    assert await advisories_of(database, repo_id, []) == {}
+    assert await find_advisories(database, repo_id, rows[:1]) == {}
+    assert await find_advisories(database, repo_id, []) == {}
 
 
 async def test_a_repository_is_found_only_in_its_organization(

@@ -8,7 +8,7 @@ import pytest
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.identities import Identity, resolve_identity
 from agentjobs.organizations.invitations import invite
-from agentjobs.organizations.memberships import list_members, memberships_of, remove_member
+from agentjobs.organizations.memberships import list_members, list_memberships, remove_member
 from agentjobs.organizations.password_changes import set_password
 from agentjobs.organizations.sessions import find_viewer, list_sessions, start_session
 from agentjobs.organizations.sign_in import sign_in_with_identity
@@ -99,9 +99,9 @@ async def test_an_invitation_admits_only_its_verified_address(database: Database
         assert await problem_of(sign_in) == code
     user = await resolve_identity(database, CLOSED, ADA, invitation=token)
     assert (user.email, user.name, user.has_provider) == ("ada@example.com", "Ada L.", True)
-    assert [(each.organization, each.role) for each in await memberships_of(database, user.id)] == [
-        ("acme", "admin")
-    ]
+    assert [
+        (each.organization, each.role) for each in await list_memberships(database, user.id)
+    ] == [("acme", "admin")]
     # Signing in with the accepted invitation again is allowed.
     assert (await resolve_identity(database, CLOSED, ADA, invitation=token)).id == user.id
 
@@ -111,7 +111,7 @@ async def test_a_known_user_accepts_an_invitation_while_signing_in(database: Dat
     ada = await member(database, acme, "ada@example.com")
     _, token = await invite(database, other, "ada@example.com", "viewer")
     await resolve_identity(database, CLOSED, ADA, invitation=token)
-    assert len(await memberships_of(database, ada.id)) == 2
+    assert len(await list_memberships(database, ada.id)) == 2
 
 
 async def test_users_of_an_allowed_domain_join_without_an_invitation(database: Database) -> None:
@@ -137,7 +137,7 @@ async def test_a_removed_member_does_not_join_again(database: Database) -> None:
     await remove_member(database, acme, user.id)
     signing_in = sign_in_with_identity(database, JOINING, ADA, ORIGIN)
     assert await problem_of(signing_in) == "no_membership"
-    assert await memberships_of(database, user.id) == []
+    assert await list_memberships(database, user.id) == []
 
 
 async def test_two_concurrent_first_sign_ins_create_one_user(

@@ -17,7 +17,7 @@ from agentjobs.organizations.invitations import (
 from agentjobs.organizations.memberships import (
     add_member,
     list_members,
-    memberships_of,
+    list_memberships,
     remove_member,
     set_role,
 )
@@ -93,7 +93,7 @@ async def test_an_invitation_to_an_existing_account_is_accepted_only_by_it(
     assert await problem_of(as_new) == "email_taken"
     # A refused attempt does not use up the invitation.
     assert (await accept_invitation(database, token, ada)).organization == "acme"
-    assert [each.organization for each in await memberships_of(database, ada.id)] == [
+    assert [each.organization for each in await list_memberships(database, ada.id)] == [
         "acme",
         "other",
     ]
@@ -187,7 +187,7 @@ async def test_an_invitation_ends_with_the_rights_of_the_admin_who_sent_it(
     assert await problem_of(find_invitation(database, token)) == "invitation_not_valid"
     assert await problem_of(accept_invitation(database, token, ada)) == "invitation_not_valid"
     assert await list_invitations(database, acme) == []
-    assert await memberships_of(database, ada.id) == []
+    assert await list_memberships(database, ada.id) == []
     with acting_as(Actor("user", "Admin", admin.id)):
         # Their request was authorized a moment before.
         refused = invite(database, acme, "accomplice@example.com", "admin")
@@ -216,7 +216,7 @@ async def test_an_invitation_from_before_does_not_let_a_removed_member_join_agai
     await add_member(database, acme, ada.id, "viewer")
     await remove_member(database, acme, ada.id)
     assert await problem_of(accept_invitation(database, token, ada)) == "invitation_not_valid"
-    assert await memberships_of(database, ada.id) == []
+    assert await list_memberships(database, ada.id) == []
 
 
 async def test_members_the_operator_and_invalid_addresses_are_not_invited(

@@ -10,7 +10,7 @@ from agentjobs.organizations.memberships import (
     add_member,
     allows,
     list_members,
-    memberships_of,
+    list_memberships,
     remove_member,
     set_role,
 )
@@ -147,7 +147,7 @@ async def test_members_of_another_organization_are_not_found(database: Database)
         assert await problem_of(call) == "member_not_found"
     assert await problem_of(set_role(database, "org_0", ada.id, "viewer")) == "member_not_found"
     assert await problem_of(add_member(database, acme, "usr_0", "admin")) == "user_not_found"
-    assert await memberships_of(database, ada.id) == [
+    assert await list_memberships(database, ada.id) == [
         Membership(organization_id=other, organization="other", role="admin")
     ]
 
@@ -231,7 +231,7 @@ async def test_two_processes_create_one_administrator(
     assert len({user.id for user in administrators}) == 1
     assert [
         (each.organization, each.role)
-        for each in await memberships_of(database, administrators[0].id)
+        for each in await list_memberships(database, administrators[0].id)
     ] == [("one", "admin"), ("three", "admin"), ("two", "admin")]
 
 

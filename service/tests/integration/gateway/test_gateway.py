@@ -16,7 +16,7 @@ import pytest
 import trustme
 from aiohttp import web
 
-from agentjobs.app.outbound_setup import session_of
+from agentjobs.app.outbound_setup import open_session
 from agentjobs.gateway import gateway as gateways
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
@@ -607,7 +607,7 @@ async def test_a_provider_with_a_private_authority_needs_the_operators_certifica
     async with (
         model_server([REPLY], key=REAL_KEY, tls=server_tls(authority)) as provider,
         # As a worker makes it.
-        session_of(load(environ)) as session,
+        open_session(load(environ)) as session,
         gateway_harness(db, provider_url=provider.url, shared=session) as harness,
     ):
         status, _ = await harness.ask()

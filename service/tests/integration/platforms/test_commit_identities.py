@@ -13,7 +13,7 @@ from tests.support.platform_adapters import (
 )
 
 
-async def identity_of(harness: PlatformHarness) -> Identity | None:
+async def find_identity(harness: PlatformHarness) -> Identity | None:
     return (await harness.platform.check()).identity
 
 
@@ -30,7 +30,7 @@ async def test_commits_name_the_account_with_an_address_that_the_platform_links(
         "gitlab": ("Agentjobs-Bot", "agentjobs-bot@example.com"),
         "gitea": ("Agent Jobs Bot", "agentjobs-bot@example.com"),
     }
-    assert await identity_of(harness) == Identity(*expected[harness.kind])
+    assert await find_identity(harness) == Identity(*expected[harness.kind])
 
 
 async def test_a_hidden_address_is_not_published(harness: PlatformHarness) -> None:
@@ -41,7 +41,7 @@ async def test_a_hidden_address_is_not_published(harness: PlatformHarness) -> No
     if isinstance(harness.server, GitLabServer):
         # GitLab returns the private address itself; older versions return none.
         harness.server.commit_email = None
-    identity = await identity_of(harness)
+    identity = await find_identity(harness)
     assert identity is not None
     assert "example.com" not in identity.email
     assert identity.email.rpartition("@")[2] in {"users.noreply.127.0.0.1", "noreply.127.0.0.1"}
@@ -55,10 +55,10 @@ async def test_a_person_is_named_by_an_address_of_the_platform(harness: Platform
         "gitlab": f"{ada.id}-ada@users.noreply.127.0.0.1",
         "gitea": "ada@noreply.localhost",
     }
-    identity = await harness.platform.identity_of("ada")
+    identity = await harness.platform.find_identity("ada")
     assert identity is not None
     assert identity.email == expected[harness.server.platform]
-    assert await harness.platform.identity_of("nobody") is None
+    assert await harness.platform.find_identity("nobody") is None
 
 
 async def test_a_github_token_that_may_read_addresses_uses_the_primary_one(
@@ -67,10 +67,10 @@ async def test_a_github_token_that_may_read_addresses_uses_the_primary_one(
     async with platform_harness("github", tmp_path, template) as harness:
         assert isinstance(harness.server, GitHubServer)
         harness.server.scopes = "repo, user"
-        identity = await identity_of(harness)
+        identity = await find_identity(harness)
         assert identity == Identity("agentjobs-bot", "agentjobs-bot@example.com")
         harness.server.scopes = None
-        identity = await identity_of(harness)
+        identity = await find_identity(harness)
         assert identity is not None
         assert identity.email.endswith("@users.noreply.127.0.0.1")
 
@@ -80,7 +80,7 @@ async def test_a_gitea_without_the_setting_still_names_the_account(
 ) -> None:
     async with platform_harness("gitea", tmp_path, template) as harness:
         harness.server.next(Fault(on="GET /user/settings", status=404, message="Not found."))
-        identity = await identity_of(harness)
+        identity = await find_identity(harness)
         assert identity == Identity("agentjobs-bot", "agentjobs-bot@example.com")
 
 

@@ -15,7 +15,7 @@ from agentjobs.pulls.branches import (
     BranchPull,
     BranchUse,
     close_and_remove_branch,
-    removal_of,
+    plan_removal,
     sweep_branches,
 )
 from agentjobs.pulls.comparison import load_proposal
@@ -194,10 +194,10 @@ async def test_maintenance_removes_unfinished_packs_of_a_killed_push(platform: P
 def test_a_branch_that_an_open_pull_request_is_based_on_stays() -> None:
     branch = JobBranch(BRANCH, "c1", "job_1")
     merged = {BRANCH: BranchPull(1, "merged", "c1")}
-    assert removal_of(branch, BranchUse(merged, frozenset({BRANCH}), frozenset())) is None
+    assert plan_removal(branch, BranchUse(merged, frozenset({BRANCH}), frozenset())) is None
     free = BranchUse(merged, frozenset(), frozenset())
-    assert removal_of(branch, free) == BranchRemoval(branch)
+    assert plan_removal(branch, free) == BranchRemoval(branch)
     closed = BranchUse({BRANCH: BranchPull(1, "closed", "c1")}, frozenset(), frozenset())
-    assert removal_of(branch, closed) == BranchRemoval(branch, 1)
+    assert plan_removal(branch, closed) == BranchRemoval(branch, 1)
     unfinished = BranchUse({}, frozenset(), frozenset({"job_1"}))
-    assert removal_of(branch, unfinished) is None
+    assert plan_removal(branch, unfinished) is None

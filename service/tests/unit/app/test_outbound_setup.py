@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from agentjobs.app.outbound_setup import certificates_of
+from agentjobs.app.outbound_setup import prepare_certificates
 from agentjobs_runtime.settings import SettingsError, load
 
 
@@ -15,9 +15,9 @@ def test_a_machine_without_data_gets_a_bundle_with_the_operators_certificates(
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     environ = {"AGENTJOBS_DATA_DIR": str(tmp_path / "new" / "data")}
-    assert certificates_of(load(environ)) is None
+    assert prepare_certificates(load(environ)) is None
     environ["AGENTJOBS_CA_FILE"] = str(tmp_path / "ca.pem")
-    bundle = certificates_of(load(environ))
+    bundle = prepare_certificates(load(environ))
     assert bundle == tmp_path / "new" / "data" / "certificates.pem"
     assert authority.cert_pem.bytes() in bundle.read_bytes()
 
@@ -26,4 +26,4 @@ def test_a_file_without_certificates_is_a_setting_that_is_refused(tmp_path: Path
     (tmp_path / "ca.pem").touch()
     environ = {"AGENTJOBS_DATA_DIR": str(tmp_path), "AGENTJOBS_CA_FILE": str(tmp_path / "ca.pem")}
     with pytest.raises(SettingsError, match="contains no certificate in PEM format"):
-        certificates_of(load(environ))
+        prepare_certificates(load(environ))

@@ -15,15 +15,15 @@ from agentjobs_dependencies import imports
 from agentjobs_dependencies.graph.encoding import pack_graph, unpack_graph
 from agentjobs_dependencies.imports.model import ModuleGraph, ParsedModule
 from agentjobs_dependencies.index.assembly import (
-    dependencies_of,
-    digest_of,
-    languages_of,
-    warnings_of,
+    collect_warnings,
+    combine_dependencies,
+    digest_dependencies,
+    list_languages,
 )
 from agentjobs_dependencies.index.commit_index import TOO_MANY_IMPORTS, CommitIndex
 from agentjobs_dependencies.languages import LanguageLines
 from agentjobs_dependencies.model import IndexWarning, ParsedManifest, Requirement
-from agentjobs_dependencies.purl import purl_of
+from agentjobs_dependencies.purl import format_purl
 from agentjobs_runtime.git.blocking import list_files
 from tests.support.indexing import index_setup
 
@@ -82,7 +82,7 @@ def test_the_path_determines_language_and_task(path: str, language: str | None, 
 def test_packages_have_package_urls(
     ecosystem: str, name: str, version: str | None, purl: str
 ) -> None:
-    assert purl_of(ecosystem, name, version) == purl
+    assert format_purl(ecosystem, name, version) == purl
 
 
 @given(
@@ -94,8 +94,8 @@ def test_simple_names_are_formatted_like_the_library(
     ecosystem: str, name: str, version: str
 ) -> None:
     with mock.patch("agentjobs_dependencies.purl._SIMPLE", frozenset()):
-        expected = purl_of(ecosystem, name, version)
-    assert purl_of(ecosystem, name, version) == expected
+        expected = format_purl(ecosystem, name, version)
+    assert format_purl(ecosystem, name, version) == expected
 
 
 def test_packages_with_invalid_names_are_left_out_with_a_warning() -> None:
@@ -103,10 +103,10 @@ def test_packages_with_invalid_names_are_left_out_with_a_warning() -> None:
     manifest = ParsedManifest(
         "PyPI", requirements=tuple(Requirement(name, "==1", "1") for name in names)
     )
-    combined = dependencies_of(CommitIndex(manifests={"requirements.txt": manifest}))
+    combined = combine_dependencies(CommitIndex(manifests={"requirements.txt": manifest}))
     assert [package.name for package in combined.dependencies] == ["good"]
     assert "4 packages" in combined.warnings[-1].reason
-    assert digest_of(combined.dependencies) != digest_of(())
+    assert digest_dependencies(combined.dependencies) != digest_dependencies(())
 
 
 def test_warnings_are_limited_and_languages_are_sorted() -> None:
@@ -114,9 +114,9 @@ def test_warnings_are_limited_and_languages_are_sorted() -> None:
         warnings={str(number): "odd" for number in range(300)},
         languages={"C": (1, 5), "Go": (2, 7), "Gone": (0, 0)},
     )
-    assert len(warnings_of(index, ())) == 201
-    assert warnings_of(index, ())[-1].reason == "and 100 more"
-    assert languages_of(index) == (LanguageLines("Go", 2, 7), LanguageLines("C", 1, 5))
+    assert len(collect_warnings(index, ())) == 201
+    assert collect_warnings(index, ())[-1].reason == "and 100 more"
+    assert list_languages(index) == (LanguageLines("Go", 2, 7), LanguageLines("C", 1, 5))
 
 
 def poms_of(path: Path) -> PomCache:
@@ -178,5 +178,5 @@ def test_an_incomplete_graph_is_a_warning(
     setup = index_setup(tmp_path)
     setup.commit({"a.py": b"import b, os\n", "b.py": b"import a, os\n"})
     index = scan_commit(setup.git_dir, list_files(setup.git_dir, "HEAD"), lambda *_: None)
-    warnings = warnings_of(index, ())
+    warnings = collect_warnings(index, ())
     assert warnings == ((IndexWarning("", TOO_MANY_IMPORTS),) if is_warned else ())

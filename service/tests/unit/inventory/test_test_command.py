@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.inventory.test_command import RootFiles, guess_test_command
-from agentjobs_dependencies.languages import language_of
+from agentjobs_dependencies.languages import detect_language
 
 
 def guess(**files: bytes | None) -> str | None:
@@ -85,7 +85,7 @@ def test_other_ecosystems_are_recognized_by_their_files() -> None:
     ],
 )
 def test_the_name_determines_the_language(path: bytes, language: str | None) -> None:
-    assert language_of(path) == language
+    assert detect_language(path) == language
 
 
 def test_blank_lines_of_a_rakefile_are_read_in_bounded_time() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 from agentjobs.jobs.model import TicketDetails
 from agentjobs.publishing.pull_text import (
     commit_message,
-    is_message_of,
+    has_trailers,
     parse_commit_message,
     pull_body,
     pull_text,
@@ -72,8 +72,8 @@ def test_a_co_author_is_named_among_the_trailers() -> None:
     trailers = "\n\nCo-authored-by: Ada <ada@example.org>\nJob: job_x\nAgent: fixer\n"
     assert message.endswith(trailers)
     assert parse_commit_message(message) == text
-    assert is_message_of(job(), message)
-    assert not is_message_of(job(), message.replace("job_x", "job_y"))
+    assert has_trailers(job(), message)
+    assert not has_trailers(job(), message.replace("job_x", "job_y"))
     assert parse_commit_message("Somebody's title\n\nAnd text.").body == ""
 
 

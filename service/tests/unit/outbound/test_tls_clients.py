@@ -8,7 +8,7 @@ CLIENT = re.compile(
     r"\b(ClientSession|TCPConnector|create_default_context|SSLContext|HTTPSConnection|urlopen"
     r"|httpx\.(Async)?Client|OTLPSpanExporter)\("
 )
-# Each of them gets its certificates from `load_tls_context` or `certificates_of`.
+# Each of them gets its certificates from `load_tls_context` or `prepare_certificates`.
 ALLOWED = {
     "agentjobs/cli/doctor/public_url.py",
     "agentjobs_runtime/outbound/guard/sessions.py",

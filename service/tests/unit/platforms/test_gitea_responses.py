@@ -42,9 +42,9 @@ def test_a_word_that_starts_like_a_mark_is_not_one() -> None:
 
 
 def test_a_title_is_never_empty_and_never_too_long() -> None:
-    assert DRAFT_MARK.title_of(request(title="WIP:")) == "agentjobs/one"
-    assert DRAFT_MARK.title_of(request(title="WIP:", draft=True)) == "WIP: agentjobs/one"
-    assert len(DRAFT_MARK.title_of(request(title="ü" * 400, draft=True))) == 255
+    assert DRAFT_MARK.build_title(request(title="WIP:")) == "agentjobs/one"
+    assert DRAFT_MARK.build_title(request(title="WIP:", draft=True)) == "WIP: agentjobs/one"
+    assert len(DRAFT_MARK.build_title(request(title="ü" * 400, draft=True))) == 255
     assert len(DRAFT_MARK.add("x" * 255)) == 255
 
 

@@ -55,11 +55,11 @@ def merge_request(**fields: object) -> MergeRequest:
     ],
 )
 def test_only_the_request_says_whether_it_is_a_draft(title: str, draft: bool, sent: str) -> None:
-    assert DRAFT_MARK.title_of(request(title=title, draft=draft)) == sent
+    assert DRAFT_MARK.build_title(request(title=title, draft=draft)) == sent
 
 
 def test_a_title_fits_with_its_draft_mark() -> None:
-    assert len(DRAFT_MARK.title_of(request(title="x" * 400, draft=True))) == 255
+    assert len(DRAFT_MARK.build_title(request(title="x" * 400, draft=True))) == 255
     assert DRAFT_MARK.add("x" * 255) == f"Draft: {'x' * 248}"
     assert DRAFT_MARK.add("Draft: x") == "Draft: x"
 

@@ -9,12 +9,12 @@ from itertools import pairwise
 from agentjobs.advisories.parse import read, read_heads
 from agentjobs_dependencies.advisories.matching import affects, fixed_versions
 from agentjobs_dependencies.advisories.model import BadAdvisory, parse_advisory
-from agentjobs_dependencies.advisories.severity import severity_of
+from agentjobs_dependencies.advisories.severity import find_severity
 from agentjobs_dependencies.advisories.sources.archive import Archive
 from agentjobs_dependencies.advisories.sources.source import Record, SourceError
 from agentjobs_dependencies.registries.all_registries import REGISTRY_APIS, parse_response
 from agentjobs_dependencies.registries.versions import InvalidResponse
-from agentjobs_dependencies.versions.order import is_prerelease, major_of, version_key
+from agentjobs_dependencies.versions.order import is_prerelease, parse_major, version_key
 from tests.hostile.fuzz.documents import documents, json_documents, texts
 from tests.hostile.fuzz.target import Target
 
@@ -50,7 +50,7 @@ def _match(content: bytes) -> object:
     for item in advisory.affected:
         affects(advisory, item.ecosystem, item.name, "1.5")
         fixed_versions(advisory, item.ecosystem, item.name)
-    return advisory, severity_of(advisory)
+    return advisory, find_severity(advisory)
 
 
 def _match_many(content: bytes) -> object:
@@ -79,7 +79,7 @@ def _order(text: str) -> None:
         assert all(not second < first for first, second in pairwise(ordered))
         for part in versions:
             is_prerelease(ecosystem, part)
-            major_of(ecosystem, part)
+            parse_major(ecosystem, part)
 
 
 def _archive(*entries: tuple[str, bytes]) -> bytes:

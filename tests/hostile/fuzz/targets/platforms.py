@@ -177,7 +177,7 @@ def _read_hook(content: bytes) -> object:
         signature = {"x-gitlab-token": text, "x-hub-signature-256": text, "x-gitea-delivery": text}
         hooks.is_signed(platform, "secret", signature, content)
         hooks.lacks_signature(platform, "secret", signature)
-        hooks.delivery_id_of(platform, signature, content)
+        hooks.read_delivery_id(platform, signature, content)
         for name in names:
             headers = {f"x-{platform}-event": name}
             events.append(hooks.parse_event(platform, headers, content))

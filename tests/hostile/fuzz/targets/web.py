@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.validation import size_faults
-from agentjobs.organizations.form_tokens import is_token_of
+from agentjobs.organizations.form_tokens import is_valid_token
 from agentjobs.organizations.tokens import is_well_formed
 from agentjobs.web.access_log import ClientAddresses
 from agentjobs.web.api.accept import names_type
@@ -22,7 +22,7 @@ from agentjobs.web.api.logs import EVENT_STREAM, _last_event_id
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import check_content_type, null_character_faults, parse_object
 from agentjobs.web.api.warnings import add_warnings, ignored_parts, keep_body
-from agentjobs.web.basic_auth import token_of
+from agentjobs.web.basic_auth import read_token
 from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.forms import Form, read_form
 from agentjobs.web.dashboard.jobs.creation import _build_request
@@ -30,7 +30,7 @@ from agentjobs.web.dashboard.origins import safe_next
 from agentjobs.web.dashboard.pulls.listing import _decode_cursor, _encode_cursor
 from agentjobs.web.openid.exchange import ProviderResponse
 from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
-from agentjobs.web.openid.identity import identity_of
+from agentjobs.web.openid.identity import build_identity
 from agentjobs.web.openid.provider import Document, _is_valid_address, _Keys
 from agentjobs_runtime.json_fields import faults_of
 from agentjobs_runtime.problems import Fault, Problem
@@ -74,9 +74,9 @@ def _read_head(value: bytes) -> None:
             (b"x-forwarded-for", value),
         ],
     }
-    token = token_of(Request(scope))
+    token = read_token(Request(scope))
     is_well_formed(token, "ajk_")
-    is_token_of("key", token)
+    is_valid_token("key", token)
     key_faults(scope)
     names_type(scope, EVENT_STREAM)
     _ADDRESSES.of({**scope, "client": ("10.0.0.1", 1)})
@@ -147,7 +147,7 @@ def _read_provider(content: bytes) -> object:
     claims = response.decode(dict[str, Any])
     _verify(content, response.decode(_Keys).keys)
     if isinstance(claims.get("sub"), str):
-        return identity_of("https://id.test", claims, claims)
+        return build_identity("https://id.test", claims, claims)
     return None
 
 

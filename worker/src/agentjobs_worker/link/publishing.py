@@ -13,10 +13,10 @@ from agentjobs.publishing.cve_fix.cve_fix import plan_cve_fix
 from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.publishing.hosted_repo import (
     HostedRepo,
+    classify_outage,
     fetch_base_commit,
     fetch_default_branch,
     open_repo,
-    outage_of,
     sync_soon,
 )
 from agentjobs.publishing.phases import RunPhases
@@ -54,6 +54,7 @@ __all__ = [
     "ServiceTools",
     "TicketNotFound",
     "TrackerUnavailable",
+    "classify_outage",
     "commit_message",
     "fetch_base_commit",
     "fetch_default_branch",
@@ -68,7 +69,6 @@ __all__ = [
     "new_token",
     "open_pull_request",
     "open_repo",
-    "outage_of",
     "plan_cve_fix",
     "publish_or_keep",
     "publishing_outage",

@@ -36,8 +36,8 @@ from agentjobs_worker.link.publishing import (
     PlatformError,
     TicketNotFound,
     TrackerUnavailable,
+    classify_outage,
     keep_finished_work,
-    outage_of,
     publishing_outage,
     record_finished_branch,
     sync_soon,
@@ -144,11 +144,11 @@ async def _find_outage(error: Exception, run: RunContext) -> Outage | None:
         case RepoUnavailable() | PlatformError() | PushDenied() if run.job.kept_at is not None:
             return await publishing_outage(error, run.service)
         case RepoUnavailable() | PlatformError() if error.is_temporary:
-            return outage_of(error, run.service)
+            return classify_outage(error, run.service)
         case PlatformError() if error.fault == "unusable":
             await sync_soon(run.service)
             await run.warn(f"The job waits for its platform: {error}")
-            return outage_of(error, run.service)
+            return classify_outage(error, run.service)
         case TrackerUnavailable():
             return Outage(error.key, run.log.redact(str(error)), error.retry_after_seconds)
     return None

@@ -38,5 +38,5 @@ def edit_tool(script: Path, old: str, new: str) -> None:
     tree.write(script, text.replace(old, new))
 
 
-def argv_of(script: Path, *options: str) -> list[str]:
+def build_argv(script: Path, *options: str) -> list[str]:
     return [*find_tool("node"), *options, str(script)]

@@ -28,7 +28,7 @@ def allow_version(text: str, package: str, version: str) -> str:
 def raise_requirement(text: str, name: str, version: str) -> str:
     """`name` is an alias, or that of the package."""
     manifest = read(text)
-    for section in _sections_of(manifest, name):
+    for section in _find_sections(manifest, name):
         spec = manifest[section][name]
         if allows(spec, version) is False:
             text = json_text.set_value(text, (section, name), raise_range(spec, version))
@@ -56,7 +56,7 @@ def strip_manifest(text: str) -> dict[str, Any]:
     return {key: value for key, value in manifest.items() if key not in _OMITTED_KEYS}
 
 
-def _sections_of(manifest: Mapping[str, Any], name: str) -> list[str]:
+def _find_sections(manifest: Mapping[str, Any], name: str) -> list[str]:
     """A peer range is a promise to others, so it changes only if no other section has it."""
     present = [
         section

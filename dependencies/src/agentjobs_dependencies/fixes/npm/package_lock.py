@@ -47,7 +47,7 @@ class _Editor:
     def __init__(self, first: Fix, root: Path, copy: Path) -> None:
         self._path, self._text = tree.open_file(root, first.manifest)
         lock = json_text.read_object(self._text, first.manifest)
-        self._format = _format_of(lock)
+        self._format = _read_format(lock)
         self._project = NpmProject(root, self._path.parent, copy, first.registry)
         self._project.omits_addresses = '"resolved": "http' not in self._text
         manifests = self._project.manifests(["", *npm_tree.members(lock)])
@@ -169,7 +169,7 @@ class _Editor:
         """The parent's name, with its version if the lock file has several."""
         packages = self._now.packages
         others = npm_tree.find_copies(
-            packages, npm_tree.name_of(requirement.requirer, packages[requirement.requirer])
+            packages, npm_tree.read_name(requirement.requirer, packages[requirement.requirer])
         )
         version = packages[requirement.requirer].get("version")
         is_alone = all(entry.get("version") == version for entry in others.values())
@@ -190,7 +190,7 @@ class _Editor:
         return self._lock(state.lock, state.manifests, self._format)
 
 
-def _format_of(lock: Lock) -> int:
+def _read_format(lock: Lock) -> int:
     lock_format = lock.get("lockfileVersion", 1)
     if lock_format not in (1, 2, 3):
         raise CannotFix(f"the lock file has an unknown format: {lock_format!r}")

@@ -41,11 +41,11 @@ def find_copies(packages: Packages, package: str) -> dict[str, dict[str, Any]]:
     return {
         path: entry
         for path, entry in packages.items()
-        if not is_local(path) and not entry.get("link") and name_of(path, entry) == package
+        if not is_local(path) and not entry.get("link") and read_name(path, entry) == package
     }
 
 
-def name_of(path: str, entry: Mapping[str, Any]) -> str:
+def read_name(path: str, entry: Mapping[str, Any]) -> str:
     """The path of an alias has another name."""
     return str(entry.get("name") or path.rpartition(_MODULES)[2])
 
@@ -83,7 +83,7 @@ def members(lock: Mapping[str, Any]) -> Iterator[str]:
 
 def versions(packages: Packages) -> set[tuple[str, str]]:
     return {
-        (name_of(path, entry), str(entry.get("version")))
+        (read_name(path, entry), str(entry.get("version")))
         for path, entry in packages.items()
         if not is_local(path) and not entry.get("link")
     }

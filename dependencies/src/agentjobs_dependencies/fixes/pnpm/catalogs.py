@@ -11,7 +11,7 @@ from agentjobs_dependencies.versions.npm import allows, raise_range
 _PREFIX = "catalog:"
 
 
-def catalog_of(spec: str) -> str | None:
+def parse_catalog(spec: str) -> str | None:
     """The catalog of a `catalog:` or `catalog:name` range."""
     return spec.removeprefix(_PREFIX).strip() or "default" if spec.startswith(_PREFIX) else None
 

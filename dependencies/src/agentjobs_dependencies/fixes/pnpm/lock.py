@@ -98,7 +98,7 @@ class _Editor:
         now = self._now
         directs = pnpm_text.directs(now.lock, fix.package, fix.old)
         parents = pnpm_text.parents(now.lock, fix.package, fix.old)
-        if fix.old not in pnpm_text.versions_of(now.lock, fix.package):
+        if fix.old not in pnpm_text.find_versions(now.lock, fix.package):
             raise CannotFix(f"{fix.manifest} does not contain {fix.package} {fix.old}")
         outcome = Outcome(fixed=[fix], unproven=[*self._unproven])
         resolved = self._resolve(directs, parents, fix)
@@ -108,7 +108,9 @@ class _Editor:
         if excluding := self._find_excluding(lock, parents, fix):
             after = self._add_overrides(after, excluding, fix, outcome)
             lock = self._lock(after)
-        expected, versions = (pnpm_text.versions_of(text, fix.package) for text in (resolved, lock))
+        expected, versions = (
+            pnpm_text.find_versions(text, fix.package) for text in (resolved, lock)
+        )
         if expected != versions:
             raise CannotFix(f"pnpm does not keep {fix.package} at {fix.new}")
         self._now = replace(after, lock=lock)
@@ -133,7 +135,7 @@ class _Editor:
         }
         tables = self._now.settings.tables(self._now.settings.overrides | rules)
         lock = self._project.lock(self._now.lock, self._now.workspace, tables, manifests)
-        versions = pnpm_text.versions_of(lock, fix.package)
+        versions = pnpm_text.find_versions(lock, fix.package)
         if fix.old in versions or fix.new not in versions:
             raise CannotFix(f"pnpm did not move {fix.package} to {fix.new}")
         return lock
@@ -150,7 +152,7 @@ class _Editor:
             manifests[member] = package_json.raise_requirement(text, direct.name, fix.new)
             if manifests[member] != text:
                 edited[self._project.files.name(member)] = None
-            if catalog := catalogs.catalog_of(direct.spec):
+            if catalog := catalogs.parse_catalog(direct.spec):
                 before = workspace
                 workspace, lock = catalogs.update_catalog(
                     workspace, lock, known, catalog, direct.name, fix.new
@@ -187,7 +189,7 @@ class _Editor:
 
     def _parent_name(self, parent: Parent) -> str:
         """The parent's name, with its version if the lock file has several."""
-        is_alone = len(pnpm_text.versions_of(self._now.lock, parent.package)) < 2
+        is_alone = len(pnpm_text.find_versions(self._now.lock, parent.package)) < 2
         return parent.package if is_alone else parent.id
 
     def _find_excluding(self, lock: str, parents: list[Parent], fix: Fix) -> list[Parent]:
@@ -207,7 +209,7 @@ class _Editor:
         lock = self._now.lock
         if self._is_mergeable:
             lock = pnpm_text.merge(self._old, self._before.lock, lock)
-        tree.write(self._path, tree.with_line_endings_of(self._text, self._head + lock))
+        tree.write(self._path, tree.match_line_endings(self._text, self._head + lock))
         self._project.files.write(self._now.manifests, self._before.manifests)
         if self._now.workspace != self._before.workspace:
             self._project.write_workspace(self._now.workspace)

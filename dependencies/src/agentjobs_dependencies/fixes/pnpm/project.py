@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs_dependencies.fixes import tree, yaml_text
-from agentjobs_dependencies.fixes.npm.fetched_tools import argv_of
+from agentjobs_dependencies.fixes.npm.fetched_tools import build_argv
 from agentjobs_dependencies.fixes.npm.project import NpmProject, read_npmrc
 from agentjobs_dependencies.fixes.pnpm.release import Pnpm
 from agentjobs_dependencies.fixes.run_tool import run_tool
@@ -53,7 +53,7 @@ class PnpmProject:
 
     def write_workspace(self, text: str) -> None:
         path = (self.files.directory / WORKSPACE).resolve()
-        tree.write(path, tree.with_line_endings_of(tree.read(path) if path.is_file() else "", text))
+        tree.write(path, tree.match_line_endings(tree.read(path) if path.is_file() else "", text))
 
     def name(self, file: str) -> str:
         path = (self.files.directory / file).resolve()
@@ -103,7 +103,7 @@ class PnpmProject:
             *("--config.manage-package-manager-versions=false", "--config.pm-on-fail=ignore"),
             directory=directory,
             environment={"CI": "", "COREPACK_ENABLE_DOWNLOAD_PROMPT": "0"},
-            program=argv_of(self.pnpm.script) if self.pnpm.script else (),
+            program=build_argv(self.pnpm.script) if self.pnpm.script else (),
         )
 
     def _flags(self, lock: str) -> dict[str, str]:

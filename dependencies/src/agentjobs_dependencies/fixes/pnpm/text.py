@@ -62,7 +62,7 @@ def packages(lock: str) -> set[tuple[str, str]]:
     return {split_package(key) for key in PnpmLock(lock).entries}
 
 
-def versions_of(lock: str, package: str) -> set[str]:
+def find_versions(lock: str, package: str) -> set[str]:
     return {version for name, version in packages(lock) if name == package}
 
 

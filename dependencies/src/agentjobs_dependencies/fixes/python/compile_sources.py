@@ -74,7 +74,7 @@ def find_sources(path: Path, text: str, fix: Fix, root: Path) -> Sources:
     """`text` is that of the requirements file at `path`. Sources that the repository does not have
     are left out."""
     command = _read_command(path, text)
-    directory = _directory_of(command.sources, path, root)
+    directory = _find_directory(command.sources, path, root)
     return Sources() if directory is None else _Reader(command, directory, fix, root).read()
 
 
@@ -214,7 +214,7 @@ def _is_source(name: str) -> bool:
     return name.endswith(_SOURCE_ENDINGS) and not name.startswith(("-", "/"))
 
 
-def _directory_of(names: Iterable[str], path: Path, root: Path) -> Path | None:
+def _find_directory(names: Iterable[str], path: Path, root: Path) -> Path | None:
     """Where the command ran: the nearest directory that has one of the sources."""
     for directory in path.parents:
         if not directory.is_relative_to(root):

@@ -29,7 +29,7 @@ from agentjobs_dependencies.fixes.python.requirement_text import (
 from agentjobs_dependencies.fixes.python.sdist_metadata import fetch_requirements
 from agentjobs_dependencies.fixes.python.static_metadata import dependency_metadata
 from agentjobs_dependencies.fixes.run_tool import ToolTimedOut, run_tool
-from agentjobs_dependencies.fixes.tree import with_line_endings_of
+from agentjobs_dependencies.fixes.tree import match_line_endings
 from agentjobs_dependencies.versions.pypi import is_same, normalize_name
 
 _BUILT = re.compile(r"build `([A-Za-z0-9._-]+)==([^`\s]+)`")
@@ -235,7 +235,7 @@ def _add_pins(missing: dict[str, str], text: str, fix: Fix, setting: Setting) ->
         following = (pin for pin in PIN.finditer(text) if normalize_name(pin["name"]) > name)
         index = next((pin.start() for pin in following), len(text))
         gap = "" if index == 0 or text[index - 1] == "\n" else "\n"
-        text = text[:index] + with_line_endings_of(text, gap + new_blocks[name]) + text[index:]
+        text = text[:index] + match_line_endings(text, gap + new_blocks[name]) + text[index:]
     added = ", ".join(code(name) for name in sorted(missing))
     note = f"{code(fix.package)} requires {added}, so {code(fix.manifest)} now pins that too."
     return Resolution(text, (note,))
@@ -263,7 +263,7 @@ def _recompile(
         upgrade = ("--upgrade-package", f"{fix.package}=={fix.new}", "--no-header")
         _compile(directory, inputs.sources, fix, *options, *upgrade)
         body = output.read_text(encoding="utf-8")
-    after = with_line_endings_of(before, head(before) + body)
+    after = match_line_endings(before, head(before) + body)
     for each in setting.pythons if setting.others_after != Others() else ():
         try:
             resolve(after, setting.others_after, fix, each)

@@ -53,7 +53,7 @@ def apply(fix: Fix, root: Path) -> Outcome:
         name = code(project_path.relative_to(root).as_posix())
         outcome.changes.append(f"{name} excluded {escape(fix.new)} and now allows it.")
         tree.write(project_path, edited)
-    tree.write(lock_path, tree.with_line_endings_of(before, after))
+    tree.write(lock_path, tree.match_line_endings(before, after))
     return outcome
 
 
@@ -66,7 +66,7 @@ def _lock(root: Path, lock_path: Path, project: str, fix: Fix) -> str:
         tree.write(directory / "pyproject.toml", project)
         _run_poetry(directory, writer_version(tree.read(lock_path), project), fix)
         new = tree.read(directory / "poetry.lock")
-    if fix.new not in lock_blocks.versions_of(new, package):
+    if fix.new not in lock_blocks.find_versions(new, package):
         raise CannotFix(f"Poetry did not move {fix.package} to {fix.new}")
     return new
 

@@ -75,7 +75,7 @@ def export_again(export: Export, text: str, root: Path) -> str:
             environment={"UV_PYTHON_DOWNLOADS": "never"},
         )
     header = _HEADER.match(text.replace("\r\n", "\n"))
-    return tree.with_line_endings_of(text, (header[0] if header else "") + body)
+    return tree.match_line_endings(text, (header[0] if header else "") + body)
 
 
 def _read_options(arguments: str) -> tuple[str, ...] | None:

@@ -57,7 +57,7 @@ def apply(fix: Fix, root: Path) -> Outcome:
     )
     for path, text in edits.items():
         tree.write(path, text)
-    tree.write(lock_path, tree.with_line_endings_of(before, after))
+    tree.write(lock_path, tree.match_line_endings(before, after))
     return outcome
 
 
@@ -123,13 +123,13 @@ def _lock(root: Path, lock_path: Path, edits: dict[Path, str], fix: Fix) -> str:
             make_static(path)
         directory = (copy / lock_path.relative_to(root)).parent
         has_known = add_known_metadata(directory / "pyproject.toml", before)
-        registry = _registry_of(before, fix)
+        registry = _find_registry(before, fix)
         tree.write(directory / "uv.lock", _replace_registry(before, registry, fix.registry))
         run_uv = _Uv(directory, Path(name), fix.registry)
         run_uv("--upgrade-package", f"{fix.package}=={fix.new}")
         new = _replace_registry(tree.read(directory / "uv.lock"), fix.registry, registry)
         new, known = remove_known_metadata(new) if has_known else (new, "")
-        if fix.new not in lock_blocks.versions_of(new, normalize_name(fix.package)):
+        if fix.new not in lock_blocks.find_versions(new, normalize_name(fix.package)):
             raise CannotFix(f"uv did not move {fix.package} to {fix.new}")
         # The text of members may be out of date.
         for keeps_members in (True, False):
@@ -215,7 +215,7 @@ def _relevant_head(head: str) -> Table:
     return relevant
 
 
-def _registry_of(lock: str, fix: Fix) -> str:
+def _find_registry(lock: str, fix: Fix) -> str:
     """The registry of the package in the lock file, which may have another address."""
     for entry in lock_blocks.read_lock(lock).get("package", []):
         registry = entry.get("source", {}).get("registry")

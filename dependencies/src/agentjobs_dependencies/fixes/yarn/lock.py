@@ -17,7 +17,7 @@ from agentjobs_dependencies.fixes.npm import package_json, project
 from agentjobs_dependencies.fixes.npm.addresses import match_addresses
 from agentjobs_dependencies.fixes.npm.project import NpmProject
 from agentjobs_dependencies.fixes.pnpm.catalogs import (
-    catalog_of,
+    parse_catalog,
     range_in_catalog,
     set_range_in_catalog,
 )
@@ -130,7 +130,7 @@ class _Editor:
         manifests, settings, raised = dict(state.manifests), state.settings, set()
         edited: dict[str, None] = {}
         for member, name, section, required in _requirements(state.manifests):
-            catalog = catalog_of(required)
+            catalog = parse_catalog(required)
             in_catalog = catalog and range_in_catalog(settings, catalog, name, SETTINGS)
             spec = in_catalog or required
             if (name, plain_range(spec)) not in excluded:
@@ -215,7 +215,7 @@ class _Editor:
 
     def write(self) -> None:
         lock = match_addresses(self._text)(self._now.lock)
-        tree.write(self._path, tree.with_line_endings_of(self._text, lock))
+        tree.write(self._path, tree.match_line_endings(self._text, lock))
         self._project.files.write(self._now.manifests, self._before.manifests)
         if self._now.settings != self._before.settings:
             self._project.write_settings(self._now.settings)

@@ -14,7 +14,7 @@ from typing import Any
 
 from agentjobs_dependencies.fixes import tree, yaml_text
 from agentjobs_dependencies.fixes.model import CannotFix
-from agentjobs_dependencies.fixes.npm.fetched_tools import argv_of, edit_tool, fetch_tool
+from agentjobs_dependencies.fixes.npm.fetched_tools import build_argv, edit_tool, fetch_tool
 from agentjobs_dependencies.fixes.npm.project import NpmProject
 from agentjobs_dependencies.fixes.run_tool import run_tool
 from agentjobs_dependencies.fixes.yarn.text import cache_key, lock_version
@@ -112,7 +112,7 @@ class YarnProject:
             *([f"--registry={registry}"] if registry else []),
             directory=directory,
             environment=_ENVIRONMENT,
-            program=argv_of(_fetch_first(registry)),
+            program=build_argv(_fetch_first(registry)),
         )
 
     def _run_later(self, directory: Path) -> None:
@@ -167,11 +167,11 @@ def _fetch_first(registry: str) -> Path:
 def _program(release: str, registry: str) -> list[str]:
     script = fetch_tool("@yarnpkg/cli-dist", release, "bin/yarn.js", registry)
     if release != _RELEASES[4]:
-        return argv_of(script)
+        return build_argv(script)
     # It unpacks archives in threads, which load this file too.
     preloaded = script.with_name("end_streams.cjs")
     tree.write(preloaded, _END_STREAMS)
-    return argv_of(script, f"--require={preloaded}")
+    return build_argv(script, f"--require={preloaded}")
 
 
 def workspace_members(directory: Path, workspaces: Any) -> Iterator[str]:

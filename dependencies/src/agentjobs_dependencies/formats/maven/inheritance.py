@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 from agentjobs_dependencies.formats.bounds import limit_requirements
-from agentjobs_dependencies.formats.maven.published import LoadPom, PublishedPoms, coordinate_of
+from agentjobs_dependencies.formats.maven.published import LoadPom, PublishedPoms, parse_coordinate
 from agentjobs_dependencies.formats.text import Warnings
 from agentjobs_dependencies.model import ParsedManifest, Requirement, Scope
 
@@ -64,7 +64,7 @@ def complete(
         for written, source in [*((each, path) for each in accepted), *inherited]:
             completed, where = repository.complete_requirement(path, written)
             if source != path:
-                managed_by = completed.managed_by or coordinate_of(source)
+                managed_by = completed.managed_by or parse_coordinate(source)
                 completed = completed._replace(managed_by=managed_by)
             if "${" in completed.name:
                 warnings[path].add(f"no pom.xml of the repository defines {completed.name}")
@@ -140,7 +140,7 @@ class PomTree:
         """Requirements that the pom inherits from published parents; its own modules inherit them
         from it."""
         lineage = self._lineage(path)
-        if len(lineage) < 2 or not coordinate_of(lineage[1]):
+        if len(lineage) < 2 or not parse_coordinate(lineage[1]):
             return []
         return [(each, source) for source in lineage[1:] for each in self._pom(source).requirements]
 
@@ -154,7 +154,7 @@ class PomTree:
         if managed is None or text:
             version = exact_version(self._resolve(path, text))
             managed_by = self._published_property(path, text)
-        elif managed_by := coordinate_of(managed.path):
+        elif managed_by := parse_coordinate(managed.path):
             version = exact_version(self._resolve(managed.context, managed.version))
         else:
             text = managed.version
@@ -195,13 +195,13 @@ class PomTree:
         version = notes.get(PARENT_VERSION, "")
         if not name:
             return None
-        if coordinate_of(path):
+        if parse_coordinate(path):
             return self._find_published(path, name, version)
         candidates = [self._paths.get(name, "")]
         if relative_path:
             expected = posixpath.normpath(posixpath.join(posixpath.dirname(path), relative_path))
             candidates[:0] = [expected, posixpath.join(expected, "pom.xml")]
-        own = next((pom for pom in candidates if self._is_pom_of(pom, name, version)), None)
+        own = next((pom for pom in candidates if self._is_pom_for(pom, name, version)), None)
         return own or self._find_published(path, name, version)
 
     def _find_published(self, path: str, name: str, version: str) -> str | None:
@@ -210,7 +210,7 @@ class PomTree:
             self._unknown.setdefault(path, {})[f"{name}:{version}"] = None
         return key
 
-    def _is_pom_of(self, path: str, name: str, version: str) -> bool:
+    def _is_pom_for(self, path: str, name: str, version: str) -> bool:
         pom = self._own.get(path)
         if pom is None or pom.project != name:
             return False
@@ -264,7 +264,7 @@ class PomTree:
 
     def _find_bom(self, context: str, path: str, name: str, version: str) -> str | None:
         resolved = self._resolve(path, name)
-        if resolved in self._paths and not coordinate_of(path):
+        if resolved in self._paths and not parse_coordinate(path):
             return self._paths[resolved]
         return self._find_published(path, resolved, self._resolve(context, version))
 
@@ -273,7 +273,7 @@ class PomTree:
         for name in _PLACEHOLDER.findall(text):
             key = PROPERTY + name
             source = next((p for p in self._lineage(context) if key in self._pom(p).notes), "")
-            if coordinate := coordinate_of(source):
+            if coordinate := parse_coordinate(source):
                 return coordinate
         return ""
 

@@ -47,6 +47,6 @@ def is_coordinate(text: str) -> bool:
     return _COORDINATE.fullmatch(text) is not None and not text.endswith("-SNAPSHOT")
 
 
-def coordinate_of(key: str) -> str:
+def parse_coordinate(key: str) -> str:
     """Empty for a path of the repository."""
     return key[1:] if key.startswith(_PREFIX) else ""

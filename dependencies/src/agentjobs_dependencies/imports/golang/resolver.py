@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from agentjobs_dependencies.imports.resolver import NO_TARGET, Target, below, directory_of, join
+from agentjobs_dependencies.imports.resolver import NO_TARGET, Target, below, join, parent_directory
 from agentjobs_dependencies.model import ParsedManifest
 
 
@@ -13,17 +13,17 @@ class GoResolver:
         self._first: dict[str, str] = {}
         for path in paths:
             if path.endswith(".go") and not path.endswith("_test.go"):
-                directory = directory_of(path)
+                directory = parent_directory(path)
                 self._first[directory] = min(self._first.get(directory, path), path)
         self._modules = {
-            manifest.project: directory_of(path)
+            manifest.project: parent_directory(path)
             for path, manifest in sorted(manifests.items(), reverse=True)
             if manifest.ecosystem == "Go" and manifest.project and path.endswith("go.mod")
         }
 
-    def scopes_of(self, path: str) -> tuple[str, str]:
+    def find_scopes(self, path: str) -> tuple[str, str]:
         # No directory is called "/", so the scopes cannot collide.
-        return directory_of(path), "/"
+        return parent_directory(path), "/"
 
     def is_narrow(self, name: str) -> bool:
         return name.startswith(".")

@@ -26,7 +26,7 @@ class JavaResolver:
             if len(packages) < _MAX_CANDIDATES:
                 packages.setdefault(directory, path)
 
-    def scopes_of(self, path: str) -> tuple[str, str]:
+    def find_scopes(self, path: str) -> tuple[str, str]:
         """The directory that contains `src`, or the top-level directory."""
         module, src, _ = path.partition("/src/")
         scope = module if src else path.partition("/")[0]
@@ -41,7 +41,7 @@ class JavaResolver:
         file = self._class(scope, name.removesuffix(".*"))
         if not file and name.endswith(".*") and not is_member:
             file = self._package(scope, name.removesuffix(".*"))
-        return (file,) if file else _package_of(name)
+        return (file,) if file else _parse_package(name)
 
     def _class(self, scope: str, name: str) -> str:
         """The file of the class, or of the class that encloses it or its member."""
@@ -70,7 +70,7 @@ def _nearest(scope: str, paths: Iterable[str]) -> str:
     return max(paths, key=lambda path: common_parts(scope, path), default="")
 
 
-def _package_of(name: str) -> str:
+def _parse_package(name: str) -> str:
     """Classes start with a capital letter; otherwise the last name counts as the class."""
     parts = name.split(".")
     for at, part in enumerate(parts):

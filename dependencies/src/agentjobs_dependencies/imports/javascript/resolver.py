@@ -4,7 +4,7 @@ same repository."""
 from collections.abc import Collection, Iterator, Mapping
 
 from agentjobs_dependencies.imports.javascript.tsconfig import NO_ALIASES, Aliases, read_aliases
-from agentjobs_dependencies.imports.resolver import Target, below, directory_of, join
+from agentjobs_dependencies.imports.resolver import Target, below, join, parent_directory
 from agentjobs_dependencies.model import ParsedManifest
 
 EXTENSIONS = (
@@ -32,16 +32,16 @@ class JavaScriptResolver:
         self._paths = paths
         self._configs = configs
         self._packages = {
-            manifest.project: (directory_of(path), manifest.notes)
+            manifest.project: (parent_directory(path), manifest.notes)
             for path, manifest in sorted(manifests.items(), reverse=True)
             if manifest.ecosystem == "npm" and manifest.project and path.endswith("package.json")
         }
         self._aliases: dict[str, Aliases] = {}
         self._configured: dict[str, str] = {}
 
-    def scopes_of(self, path: str) -> tuple[str, str]:
+    def find_scopes(self, path: str) -> tuple[str, str]:
         """The wide scope is the directory whose configuration applies."""
-        directory = directory_of(path)
+        directory = parent_directory(path)
         return directory, self._configured_in(directory) + "/"
 
     def is_narrow(self, name: str) -> bool:
@@ -56,7 +56,7 @@ class JavaScriptResolver:
         aliases = self._aliases.get(scope) or self._read_aliases(scope)
         candidates = (self._file(path) for path in aliases.paths_for(plain))
         file = next((path for path in candidates if path), "") or self._in_package(plain)
-        return (file,) if file else _package_of(plain)
+        return (file,) if file else _parse_package(plain)
 
     def _configured_in(self, directory: str) -> str:
         """The nearest directory with a configuration, or the repository's root."""
@@ -64,7 +64,7 @@ class JavaScriptResolver:
         if configured is None:
             configured = directory
             while configured and not self._config_in(configured):
-                configured = directory_of(configured)
+                configured = parent_directory(configured)
             self._configured[directory] = configured
         return configured
 
@@ -79,7 +79,7 @@ class JavaScriptResolver:
         return aliases
 
     def _in_package(self, name: str) -> str:
-        package = _package_of(name)
+        package = _parse_package(name)
         directory, notes = self._packages.get(package, (None, {}))
         if directory is None:
             return ""
@@ -105,7 +105,7 @@ def candidate_files(path: str) -> Iterator[str]:
         yield below(path, "index" + extension)
 
 
-def _package_of(name: str) -> str:
+def _parse_package(name: str) -> str:
     if "://" in name:
         return name
     return "/".join(name.split("/", 2)[: 2 if name.startswith("@") else 1])

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agentjobs_dependencies.imports.resolver import directory_of, join
+from agentjobs_dependencies.imports.resolver import join, parent_directory
 
 # A substring of the name of every such file.
 CONFIG_MARK = "sconfig"
@@ -56,7 +56,7 @@ def read_aliases(path: str, configs: Mapping[str, bytes]) -> Aliases:
     for _ in range(_MAX_EXTENDS):
         config = _read(configs.get(path, b""))
         options = _table(config.get("compilerOptions"))
-        directory = directory_of(path)
+        directory = parent_directory(path)
         base_url = options.get("baseUrl")
         if base is None and isinstance(base_url, str):
             base = join(directory, base_url)

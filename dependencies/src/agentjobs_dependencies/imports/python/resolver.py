@@ -7,7 +7,7 @@ of the repository's projects and their `src`.
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from agentjobs_dependencies.imports.resolver import Target, below, directory_of
+from agentjobs_dependencies.imports.resolver import Target, below, parent_directory
 from agentjobs_dependencies.model import ParsedManifest
 
 _SOURCE_DIRECTORIES = ("src", "lib", "python")
@@ -33,7 +33,7 @@ class PythonResolver:
         self._add_modules(paths)
         self._add_directories()
         projects = {
-            directory_of(path)
+            parent_directory(path)
             for path, manifest in manifests.items()
             if manifest.ecosystem == "PyPI"
         }
@@ -70,8 +70,8 @@ class PythonResolver:
             if last in _SOURCE_DIRECTORIES and directory not in self._packages:
                 yield directory
 
-    def scopes_of(self, path: str) -> tuple[str, str]:
-        directory = directory_of(path)
+    def find_scopes(self, path: str) -> tuple[str, str]:
+        directory = parent_directory(path)
         # The trailing slash keeps narrow and wide scopes apart.
         return directory, self._nearest_root(directory) + "/"
 
@@ -103,7 +103,7 @@ class PythonResolver:
         for _ in range(len(module) - len(rest) - 1):
             if not scope:
                 return None
-            scope = directory_of(scope)
+            scope = parent_directory(scope)
         return below(scope, rest.replace(".", "/")) if rest else scope
 
     def _absolute(self, scope: str, module: str) -> str | None:
@@ -127,7 +127,7 @@ class PythonResolver:
         while not self._has(root, top):
             if not root:
                 return next((root for root in self._roots if self._has(root, top)), None)
-            root = self._nearest_root(directory_of(root))
+            root = self._nearest_root(parent_directory(root))
         return root
 
     def _has(self, directory: str, top: str) -> bool:
@@ -140,14 +140,14 @@ class PythonResolver:
         if root is None:
             root = directory
             while root and root in self._packages:
-                root = directory_of(root)
+                root = parent_directory(root)
             self._nearest[directory] = root
         return root
 
     def _parent_package(self, path: str, module: str) -> str:
         """The package of a module that is not a Python file."""
         for _ in range(module.strip(".").count(".")):
-            path = directory_of(path)
+            path = parent_directory(path)
             if file := self._modules.get(path):
                 return file
         return ""

@@ -83,7 +83,7 @@ class _Search:
         name = module[1].decode()
         if module[2] == b"{":
             if len(self._open) < _MAX_DEPTH:
-                self._open.append(_Inline(name, self._end_of(position, module.end())))
+                self._open.append(_Inline(name, self._find_end(position, module.end())))
             return
         path = "::".join([*(outer.name for outer in self._open), name])
         file = self._path_before(position)
@@ -95,7 +95,7 @@ class _Search:
         attribute = _PATH.fullmatch(self.content, begin, position) if begin >= 0 else None
         return attribute[1].decode(errors="replace") if attribute is not None else ""
 
-    def _end_of(self, position: int, begin: int) -> int:
+    def _find_end(self, position: int, begin: int) -> int:
         """The position of the closing brace with the same indentation as the opening line."""
         content = self.content
         rest = content[begin : begin + _ONE_LINE_BYTES].partition(b"\n")[0]

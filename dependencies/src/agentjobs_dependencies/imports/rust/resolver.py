@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from agentjobs_dependencies.imports.resolver import NO_TARGET, Target, below, directory_of, join
+from agentjobs_dependencies.imports.resolver import NO_TARGET, Target, below, join, parent_directory
 from agentjobs_dependencies.model import ParsedManifest
 
 # Submodules are next to these files; those of other files are in a directory of their name.
@@ -17,12 +17,12 @@ class RustResolver:
     def __init__(self, paths: Collection[str], manifests: Mapping[str, ParsedManifest]) -> None:
         self._paths = paths
         self._crate_directories = {
-            directory_of(path)
+            parent_directory(path)
             for path, manifest in manifests.items()
             if manifest.ecosystem == "crates.io" and path.endswith("Cargo.toml")
         }
         self._crates = {
-            manifest.project.replace("-", "_"): below(directory_of(path), "src")
+            manifest.project.replace("-", "_"): below(parent_directory(path), "src")
             for path, manifest in sorted(manifests.items(), reverse=True)
             if manifest.ecosystem == "crates.io"
             and manifest.project
@@ -30,9 +30,9 @@ class RustResolver:
         }
         self._roots: dict[str, str] = {}
 
-    def scopes_of(self, path: str) -> tuple[str, str]:
+    def find_scopes(self, path: str) -> tuple[str, str]:
         """The file, because `self` differs for each file, and the crate."""
-        return path, self._root_of(directory_of(path)) + "/"
+        return path, self._find_root(parent_directory(path)) + "/"
 
     def is_narrow(self, name: str) -> bool:
         return not name.startswith(_WIDE)
@@ -46,7 +46,7 @@ class RustResolver:
         if parts[0] == "crate":
             return self._down_crate(scope[:-1], parts[1:])
         if parts[0] == "self":
-            return self._down(self._children_of(scope), parts[1:])
+            return self._down(self._child_directory(scope), parts[1:])
         if parts[0] == "super":
             return self._resolve_super(scope, parts)
         return self._named(scope, parts)
@@ -54,10 +54,10 @@ class RustResolver:
     def _declared(self, scope: str, name: str) -> Target:
         name, _, file = name.partition("=")
         if file:
-            path = join(directory_of(scope), file)
+            path = join(parent_directory(scope), file)
             return (path,) if path in self._paths else path
         parts = name.split("::")
-        path = below(self._children_of(scope), "/".join(parts))
+        path = below(self._child_directory(scope), "/".join(parts))
         target = self._module(path)
         return (target,) if target else path
 
@@ -65,7 +65,7 @@ class RustResolver:
         """A crate of the repository, a module of this file, or an external crate."""
         if not parts[0]:
             parts = parts[1:]
-        elif target := self._down(self._children_of(scope), parts):
+        elif target := self._down(self._child_directory(scope), parts):
             return target
         name = parts[0] if parts else ""
         source = self._crates.get(name)
@@ -78,16 +78,16 @@ class RustResolver:
         path = scope
         while parts and parts[0] == "super":
             parts = parts[1:]
-            directory = directory_of(path)
+            directory = parent_directory(path)
             if path.rpartition("/")[2] == "mod.rs":
-                directory = directory_of(directory)
-            path = self._file_of(directory)
+                directory = parent_directory(directory)
+            path = self._find_module_file(directory)
             if not path:
                 return NO_TARGET
-        return self._down(self._children_of(path), parts) or (path,)
+        return self._down(self._child_directory(path), parts) or (path,)
 
     def _down_crate(self, source: str, parts: list[str]) -> Target:
-        root = self._file_of(source)
+        root = self._find_module_file(source)
         return self._down(source, parts) or ((root,) if root else NO_TARGET)
 
     def _down(self, directory: str, parts: Iterable[str]) -> Target:
@@ -106,14 +106,14 @@ class RustResolver:
                 return file
         return ""
 
-    def _file_of(self, directory: str) -> str:
+    def _find_module_file(self, directory: str) -> str:
         """The file whose submodules are in the directory."""
         for name in _ROOT_FILES:
             if below(directory, name) in self._paths:
                 return below(directory, name)
         return directory + ".rs" if directory + ".rs" in self._paths else ""
 
-    def _children_of(self, path: str) -> str:
+    def _child_directory(self, path: str) -> str:
         directory, _, name = path.rpartition("/")
         if name in _ROOT_FILES or self._is_single_file_crate(directory):
             return directory
@@ -122,19 +122,19 @@ class RustResolver:
     def _is_single_file_crate(self, directory: str) -> bool:
         above, _, last = directory.rpartition("/")
         if last == "bin":
-            above = directory_of(above)
+            above = parent_directory(above)
         return last in _SINGLE_FILE_CRATES and above in self._crate_directories
 
-    def _root_of(self, directory: str) -> str:
+    def _find_root(self, directory: str) -> str:
         """The source directory of the crate."""
         root = self._roots.get(directory)
         if root is None:
             root = directory
             while root and not self._is_root(root):
-                root = directory_of(root)
+                root = parent_directory(root)
             self._roots[directory] = root
         return root
 
     def _is_root(self, directory: str) -> bool:
         has_root_file = any(below(directory, name) in self._paths for name in _ROOT_FILES[:2])
-        return has_root_file or directory_of(directory) in self._crate_directories
+        return has_root_file or parent_directory(directory) in self._crate_directories

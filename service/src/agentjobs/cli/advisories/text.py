@@ -50,9 +50,9 @@ def feed_document(feed: "Feed") -> dict[str, Any]:
 def advisory_document(advisory: "Advisory", relatives: "Sequence[Advisory]" = ()) -> dict[str, Any]:
     """`relatives` are other records of the vulnerability, which may have its severity."""
     from agentjobs_dependencies.advisories.matching import describe_affected, fixed_versions
-    from agentjobs_dependencies.advisories.severity import severity_of
+    from agentjobs_dependencies.advisories.severity import find_severity
 
-    severity = severity_of(advisory, relatives)
+    severity = find_severity(advisory, relatives)
     packages = sorted({(item.ecosystem, item.name) for item in advisory.affected})
     return {
         "id": advisory.id,

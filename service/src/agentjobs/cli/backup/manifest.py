@@ -41,7 +41,7 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 def write_manifest(directory: Path, key_ids: list[str]) -> None:
-    database, _ = _database_of(directory)
+    database, _ = _find_database(directory)
     manifest = Manifest(
         version=version("agentjobs"),
         created_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -54,7 +54,7 @@ def write_manifest(directory: Path, key_ids: list[str]) -> None:
 
 def open_backup(directory: Path) -> Backup:
     """Checks that it is complete and unchanged; raises StoreError."""
-    database, engine = _database_of(directory)
+    database, engine = _find_database(directory)
     manifest = _read_manifest(directory)
     if manifest is not None and _sha256(database) != manifest.database_sha256:
         raise StoreError(f"{database} is not what the backup wrote; use another backup")
@@ -70,7 +70,7 @@ def open_backup(directory: Path) -> Backup:
     return Backup(directory, engine, database, revision, manifest)
 
 
-def _database_of(directory: Path) -> tuple[Path, Engine]:
+def _find_database(directory: Path) -> tuple[Path, Engine]:
     for name, engine in _COPIES.items():
         if (directory / name).is_file():
             return directory / name, engine

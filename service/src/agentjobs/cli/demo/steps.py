@@ -36,7 +36,7 @@ async def run_demo(directory: Path, *, stay_open: bool) -> None:
     async with running_receiver() as receiver, running_service(directory / "data") as service:
         screen.plain(service.base_url)
         steps = asyncio.create_task(_run_steps(service, receiver, directory / "shop"))
-        await _first_of(steps, stop)
+        await _run_until(steps, stop)
         if stop.done():
             return
         if stay_open:
@@ -158,7 +158,7 @@ def _stop_signal() -> "asyncio.Future[None]":
     return stop
 
 
-async def _first_of(steps: asyncio.Task[None], stop: "asyncio.Future[None]") -> None:
+async def _run_until(steps: asyncio.Task[None], stop: "asyncio.Future[None]") -> None:
     either: set[asyncio.Future[Any]] = {steps, stop}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if steps.done():

@@ -45,12 +45,12 @@ async def _check_all(
     connections: "list[Connection]",
     trackers: "list[ConfiguredTracker]",
 ) -> list[Finding]:
-    from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
+    from agentjobs.app.outbound_setup import build_platforms, open_session, prepare_certificates
     from agentjobs.organizations.sealing import SealingKeys
 
     keys = SealingKeys.load(settings)
-    async with session_of(settings) as session:
-        platforms = platforms_of(db, settings, session, certificates_of(settings))
+    async with open_session(settings) as session:
+        platforms = build_platforms(db, settings, session, prepare_certificates(settings))
         return await asyncio.gather(
             *(
                 _check_platform(settings, db, keys, platforms, connection)
@@ -98,10 +98,10 @@ async def _check_platform(
 async def _list_jira_trackers(db: "Database") -> "list[ConfiguredTracker]":
     """The Jira trackers of all organizations. Issue trackers use the connections."""
     from agentjobs.organizations.organizations import list_organizations
-    from agentjobs.tickets.trackers import trackers_of
+    from agentjobs.tickets.trackers import load_trackers
 
     owners = await list_organizations(db)
-    trackers = [tracker for owner in owners for tracker in await trackers_of(db, owner.id)]
+    trackers = [tracker for owner in owners for tracker in await load_trackers(db, owner.id)]
     return [tracker for tracker in trackers if tracker.kind == "jira"]
 
 

@@ -18,10 +18,10 @@ _RETRY_SECONDS = 30.0
 
 @asynccontextmanager
 async def open_platforms(db: "Database", settings: "Settings") -> "AsyncIterator[Platforms]":
-    from agentjobs.app.outbound_setup import certificates_of, platforms_of, session_of
+    from agentjobs.app.outbound_setup import build_platforms, open_session, prepare_certificates
 
-    async with session_of(settings) as session:
-        yield platforms_of(db, settings, session, certificates_of(settings))
+    async with open_session(settings) as session:
+        yield build_platforms(db, settings, session, prepare_certificates(settings))
 
 
 def interactive_retries() -> "RetryBudget":

@@ -55,9 +55,9 @@ def connect_repo(
 
         certificates = None
         if admin.settings.ca_file:
-            from agentjobs.app.outbound_setup import certificates_of
+            from agentjobs.app.outbound_setup import prepare_certificates
 
-            certificates = certificates_of(admin.settings)
+            certificates = prepare_certificates(admin.settings)
         repo = await connect_repository(
             admin.db, admin.settings, org, source, name, certificates=certificates
         )

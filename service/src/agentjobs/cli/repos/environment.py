@@ -42,7 +42,7 @@ def set_environment(
     given = {"image": image, "setup": setup, "start": start}
     if bool(file) == any(given.values()):
         raise typer.BadParameter("specify --file, or some of --image, --setup and --start")
-    definition = _read_definition(file) if file else _definition_of(given)
+    definition = _read_definition(file) if file else _convert_definition(given)
 
     note = "This replaces what the files of the repository say, for jobs that start from now."
     answer = with_store(data_dir, lambda admin: _set_definition(admin, org, name, definition, note))
@@ -110,7 +110,7 @@ def _read_definition(file: str) -> "EnvironmentDefinition":
     return definition
 
 
-def _definition_of(given: dict[str, Any]) -> "EnvironmentDefinition":
+def _convert_definition(given: dict[str, Any]) -> "EnvironmentDefinition":
     from agentjobs_runtime.environments.validation import DefinitionError, convert_definition
 
     try:

@@ -65,7 +65,7 @@ def show_graph(
 
 
 async def _load(admin: Admin, org: str, name: str) -> Index:
-    from agentjobs.advisories.dependency_advisories import advisories_of
+    from agentjobs.advisories.dependency_advisories import find_advisories
     from agentjobs.advisories.findings import findings_of_repo
     from agentjobs.inventory.dependencies import check_indexed, list_dependencies
     from agentjobs.inventory.stored_graph import load_graph
@@ -84,7 +84,7 @@ async def _load(admin: Admin, org: str, name: str) -> Index:
         repo,
         graph,
         dependencies,
-        await advisories_of(admin.db, repo.id, dependencies),
+        await find_advisories(admin.db, repo.id, dependencies),
         await findings_of_repo(admin.db, repo.id),
     )
 

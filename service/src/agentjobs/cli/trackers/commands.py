@@ -174,10 +174,10 @@ async def remove_tracker(admin: Admin, name: TrackerName, org: Org = DEFAULT_ORG
 async def _open_session(
     admin: Admin,
 ) -> "AsyncIterator[tuple[SealingKeys, aiohttp.ClientSession, RetryBudget]]":
-    from agentjobs.app.outbound_setup import session_of
+    from agentjobs.app.outbound_setup import open_session
     from agentjobs.cli.platforms.access import interactive_retries
 
-    async with session_of(admin.settings) as session:
+    async with open_session(admin.settings) as session:
         yield sealing_keys(admin), session, interactive_retries()
 
 

@@ -31,12 +31,12 @@ async def add_user(
 ) -> Answer:
     """Add a user to an organization, creating the account if necessary."""
     from agentjobs.organizations import users as stored
-    from agentjobs.organizations.memberships import memberships_of
+    from agentjobs.organizations.memberships import list_memberships
 
     owner = await admin.find_organization(org)
     existed = await stored.find_user(admin.db, email) is not None
     user = await stored.add_user(admin.db, owner.id, email, role, name=name)
-    memberships = await memberships_of(admin.db, user.id)
+    memberships = await list_memberships(admin.db, user.id)
     notes = [f"{user.email} is a member of {org} with the role {role}."]
     if existed:
         notes.append(_warning_about_account(user))

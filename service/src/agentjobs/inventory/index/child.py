@@ -90,7 +90,7 @@ def _split_batches(response: Result | Failed) -> Iterator[Message]:
 def _index(request: Request) -> Result:
     git_dir = Path(request.git_dir)
     index = scan_commit(git_dir, list_files(git_dir, request.commit), _Progress())
-    dependencies = _find_dependencies(request, index, assembly.external_names_of(index))
+    dependencies = _find_dependencies(request, index, assembly.collect_external_names(index))
     result = _result(index, dependencies)
     is_unchanged = result.dependencies_digest == request.stored_digest
     return msgspec.structs.replace(result, dependencies=None) if is_unchanged else result
@@ -115,7 +115,7 @@ def _find_dependencies(
     request: Request, index: CommitIndex, externals: ExternalNames
 ) -> _Dependencies:
     poms = PublishedPoms(PomCache(Path(request.poms_path), request.maven_registry).load)
-    combined = assembly.dependencies_of(index, poms)
+    combined = assembly.combine_dependencies(index, poms)
     dependencies = mark_fixtures(combined.dependencies, index.contents.get(CONFIGURATION_PATH))
     dependencies = mark_imported(dependencies, index.manifests, externals)
     return _Dependencies(dependencies, combined.warnings, tuple(poms.missing))
@@ -125,9 +125,9 @@ def _result(index: CommitIndex, dependencies: _Dependencies) -> Result:
     return Result(
         line_count=index.line_count,
         file_count=index.file_count,
-        languages=assembly.languages_of(index),
-        warnings=assembly.warnings_of(index, dependencies.warnings),
-        dependencies_digest=assembly.digest_of(dependencies.dependencies),
+        languages=assembly.list_languages(index),
+        warnings=assembly.collect_warnings(index, dependencies.warnings),
+        dependencies_digest=assembly.digest_dependencies(dependencies.dependencies),
         dependencies=dependencies.dependencies,
         graph=pack_graph(index.graph),
         configuration=index.contents.get(CONFIGURATION_PATH),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.retention import delete_deliveries_of
+from agentjobs.webhooks.retention import delete_job_deliveries
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.identifiers import first_id_at
 
@@ -105,7 +105,7 @@ async def _remove_artifacts(tx: Transaction, before: int) -> int:
 async def _prune_jobs(db: Database, at: int, days: int) -> int:
     total = 0
     while days > 0 and (ids := await _finished_before(db, at - days * DAY_MS)):
-        await delete_deliveries_of(db, ids)
+        await delete_job_deliveries(db, ids)
         removed = await db.transact(_remove_jobs, ids)
         if not removed:
             break

@@ -88,6 +88,6 @@ async def identity_of_token(api: PlatformApi, url: str, user: User) -> Identity 
     return Identity.clean(user.full_name or user.login, email)
 
 
-async def identity_of_login(api: PlatformApi, login: str) -> Identity | None:
+async def load_identity(api: PlatformApi, login: str) -> Identity | None:
     user = await api.get_unless_refused(User, "users", login)
     return None if user is None else user.identity

@@ -9,8 +9,8 @@ from agentjobs.platforms.comments import NewerComments
 from agentjobs.platforms.gitea.accounts import (
     READ_ORGANIZATION,
     TeamAccess,
-    identity_of_login,
     identity_of_token,
+    load_identity,
 )
 from agentjobs.platforms.gitea.extras import READ_ISSUES, WRITE_ISSUES, PullExtras
 from agentjobs.platforms.gitea.hooks import GiteaHooks
@@ -147,7 +147,7 @@ class Gitea(Adapter):
         pulls = self._pulls(full_name)
         pull = await pulls.get(number)
         self._comment_counts[full_name, number] = pull.comments
-        head = await pulls.head_of(pull)
+        head = await pulls.find_head(pull)
         return self.validate(pull.remote_pull(head, self._page(full_name, number)))
 
     async def merge_pull(
@@ -196,8 +196,8 @@ class Gitea(Adapter):
             return False
         return access.may_write or await TeamAccess(self._api, repository).may_write(login)
 
-    async def identity_of(self, login: str) -> Identity | None:
-        return await identity_of_login(self._api, login)
+    async def find_identity(self, login: str) -> Identity | None:
+        return await load_identity(self._api, login)
 
     async def register_signing_key(self, title: str, public_key: str) -> None:
         # Gitea has no keys for signatures alone.

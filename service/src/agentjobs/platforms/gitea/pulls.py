@@ -59,7 +59,7 @@ class Pulls:
         pulls = [pull for pull in page if pull.base.label == base]
         return sorted(pulls, key=lambda pull: pull.number, reverse=True)
 
-    async def head_of(self, pull: Pull) -> str:
+    async def find_head(self, pull: Pull) -> str:
         """The commit that was merged, even if the branch has moved since."""
         if not pull.merged:
             return pull.head.sha
@@ -78,7 +78,7 @@ class Pulls:
         existing = await self.of_branch(request.head_branch, request.base_branch)
         if existing is None:
             return find_adoptable(None, request)
-        head = await self.head_of(existing) if existing.merged else ""
+        head = await self.find_head(existing) if existing.merged else ""
         known = ExistingPull(existing.number, existing.pull_state, head)
         return None if find_adoptable(known, request) is None else existing
 
@@ -126,7 +126,7 @@ class Pulls:
         body = {
             "head": request.head_branch,
             "base": request.base_branch,
-            "title": DRAFT_MARK.title_of(request),
+            "title": DRAFT_MARK.build_title(request),
             "body": pull_body(request, MAX_BODY_BYTES),
         }
         created = await self._api.send_as(Pull, "POST", self._path, body, needs=WRITE_REPOSITORY)
@@ -137,7 +137,7 @@ class Pulls:
         duplicates = [created]
         try:
             async for page in self._pages("open", max_pages=1):
-                duplicates += [pull for pull in page if pull.is_duplicate_of(created)]
+                duplicates += [pull for pull in page if pull.is_duplicate(created)]
             first = min(duplicates, key=lambda pull: pull.number)
             if first is not created:
                 closed = {"state": "closed"}

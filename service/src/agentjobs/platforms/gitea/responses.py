@@ -138,7 +138,7 @@ class Pull(msgspec.Struct, frozen=True):
         """A fork's branch may have the same name."""
         return self.head.label == branch and self.head.repo_id == self.base.repo_id
 
-    def is_duplicate_of(self, other: "Pull") -> bool:
+    def is_duplicate(self, other: "Pull") -> bool:
         """Another pull request with the same two branches."""
         same_branches = self.is_from(other.head.label) and self.base.label == other.base.label
         return same_branches and self.number != other.number

@@ -74,7 +74,7 @@ class Reviews:
         reviews = NewerComments(_NAME, cursor.reviews)
         lines = NewerComments(_NAME, cursor.lines)
         for review_id in await self._with_lines(reviews):
-            lines.add(line.comment(self._page_url) for line in await self._lines_of(review_id))
+            lines.add(line.comment(self._page_url) for line in await self._load_lines(review_id))
         return [*lines.oldest_first, *reviews.oldest_first]
 
     async def _with_lines(self, reviews: NewerComments) -> list[int]:
@@ -90,7 +90,7 @@ class Reviews:
             review_ids = nlargest(MAX_REVIEWS_WITH_LINES, [*review_ids, *with_lines])
         return review_ids
 
-    async def _lines_of(self, review_id: int) -> list[LineCommentResponse]:
+    async def _load_lines(self, review_id: int) -> list[LineCommentResponse]:
         path = f"{self._path}/{review_id}/comments"
         # None if it was deleted since it was listed.
         lines = await self._api.get_or_none(list[LineCommentResponse], path, needs=READ_REPOSITORY)

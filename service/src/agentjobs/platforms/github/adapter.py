@@ -18,8 +18,8 @@ from agentjobs.platforms.github.app import (
 )
 from agentjobs.platforms.github.commits import (
     create_signed_commit,
-    identity_of_login,
     identity_of_token,
+    load_identity,
 )
 from agentjobs.platforms.github.hooks import GitHubHooks, app_hook_url
 from agentjobs.platforms.github.pulls import ISSUES, PULLS, RepositoryPulls
@@ -180,8 +180,8 @@ class GitHub(Adapter):
         role = await api.get_or_none(Role, path, needs=_METADATA)
         return role is not None and role.may_write
 
-    async def identity_of(self, login: str) -> Identity | None:
-        return await identity_of_login(self._access.api(_ALL), self.url, login)
+    async def find_identity(self, login: str) -> Identity | None:
+        return await load_identity(self._access.api(_ALL), self.url, login)
 
     async def create_signed_commit(self, repo: RepoAddress, ref: str, commit: NewCommit) -> None:
         api = self._access.api(_scope(repo))
@@ -233,7 +233,7 @@ class GitHub(Adapter):
             missing=missing_features(installation.permissions, WORK_PERMISSIONS),
             missing_extras=missing_features(installation.permissions, extra),
             rate_limit=await self._installation_limit(),
-            identity=await self.identity_of(f"{app.slug}[bot]"),
+            identity=await self.find_identity(f"{app.slug}[bot]"),
         )
         return self.validate(account)
 

@@ -143,9 +143,9 @@ class Review(msgspec.Struct, frozen=True):
 
     @property
     def comment_id(self) -> int:
-        return self.comment_id_of(self.id)
+        return self.build_comment_id(self.id)
 
-    def comment_id_of(self, github_id: int) -> int:
+    def build_comment_id(self, github_id: int) -> int:
         """An ID that increases with the time of submission. GitHub assigns its own when a person
         starts to write, and what is started first may be submitted last."""
         submitted = 0 if self.submitted_at is None else int(self.submitted_at.timestamp())
@@ -175,7 +175,7 @@ class LineComment(msgspec.Struct, frozen=True):
         location = line_location(
             self.path, None if is_old else self.line, self.line if is_old else None
         )
-        comment_id = review.comment_id_of(self.id)
+        comment_id = review.build_comment_id(self.id)
         return Comment(comment_id, author, self.body or "", self.html_url, "line", location)
 
 

@@ -170,7 +170,7 @@ class GitLab(Adapter):
         user = await find_user(self._api, login)
         return user is not None and await self._may_write(_project(repo), user)
 
-    async def identity_of(self, login: str) -> Identity | None:
+    async def find_identity(self, login: str) -> Identity | None:
         user = await find_user(self._api, login)
         return None if user is None else user.identity(self.url)
 

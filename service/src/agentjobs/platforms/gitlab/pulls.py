@@ -139,7 +139,7 @@ class MergeRequests:
         body = {
             "source_branch": request.head_branch,
             "target_branch": request.base_branch,
-            "title": DRAFT_MARK.title_of(request),
+            "title": DRAFT_MARK.build_title(request),
             "description": escape_quick_actions(request.body),
             **extras,
         }

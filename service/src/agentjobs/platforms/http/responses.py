@@ -258,7 +258,7 @@ def _requested_wait(response: Response, now: float) -> float | None:
     return None
 
 
-def rate_limit_of(response: Response, now: float) -> RateLimit | None:
+def parse_rate_limit(response: Response, now: float) -> RateLimit | None:
     """What the headers of any response say about the rate limit; None if they say nothing."""
     for family in ("x-ratelimit", "RateLimit"):
         names = ("limit", "remaining", "reset")

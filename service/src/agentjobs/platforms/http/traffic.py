@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from multidict import CIMultiDict
 
-from agentjobs.platforms.http.responses import ApiError, Response, rate_limit_of
+from agentjobs.platforms.http.responses import ApiError, Response, parse_rate_limit
 from agentjobs.platforms.protocol import RateLimit
 from agentjobs_runtime.weighted_cache import WeightedCache
 
@@ -65,7 +65,7 @@ class ConnectionTraffic:
             )
 
     def observe(self, response: Response, now: float) -> None:
-        limit = rate_limit_of(response, now)
+        limit = parse_rate_limit(response, now)
         if limit is not None:
             self.rate_limit = limit
 

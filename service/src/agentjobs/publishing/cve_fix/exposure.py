@@ -38,11 +38,11 @@ class Exposure(msgspec.Struct, frozen=True, dict=True):
     def _by_location(self) -> dict[Location, list[Dependency]]:
         by_location: dict[Location, list[Dependency]] = {}
         for dependency in self.dependencies:
-            by_location.setdefault(location_of(dependency), []).append(dependency)
+            by_location.setdefault(locate_package(dependency), []).append(dependency)
         return by_location
 
 
-def location_of(item: Dependency | Finding) -> Location:
+def locate_package(item: Dependency | Finding) -> Location:
     return item.manifest, item.ecosystem, item.name
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from agentjobs.jobs.auto_trigger_rows import FixKey
-from agentjobs.publishing.cve_fix.exposure import Exposure, Location, location_of
+from agentjobs.publishing.cve_fix.exposure import Exposure, Location, locate_package
 from agentjobs_dependencies.advisories.dependency_matching import AdvisorySummary, Finding, Package
 from agentjobs_dependencies.advisories.severity import is_at_least
 from agentjobs_dependencies.fixes.fix import can_fix
@@ -61,13 +61,13 @@ def findings_to_fix(job: ClaimedJob, exposure: Exposure, unrated: str) -> list[F
     if job.cause is not None:
         locations = {(fix.manifest, fix.ecosystem, fix.package) for fix in job.cause.all_fixes}
     else:
-        threshold = threshold_of(job)
+        threshold = read_threshold(job)
         severe = [
             finding for finding in exposure.findings if _is_severe(finding, threshold, unrated)
         ]
         has_fixtures = job.config_override.get("fixtures") is True
         locations = {
-            location_of(finding) for finding in severe if has_fixtures or not finding.fixture
+            locate_package(finding) for finding in severe if has_fixtures or not finding.fixture
         }
         if severe and not locations:
             raise JobFailed("no_changes", _only_fixtures(severe))
@@ -76,7 +76,7 @@ def findings_to_fix(job: ClaimedJob, exposure: Exposure, unrated: str) -> list[F
         for manifest, ecosystem, package in locations
         for together in exposure.installed_with(manifest)
     }
-    findings = [finding for finding in exposure.findings if location_of(finding) in locations]
+    findings = [finding for finding in exposure.findings if locate_package(finding) in locations]
     if not findings:
         raise JobFailed("no_changes", _nothing_to_fix(job))
     return findings
@@ -98,7 +98,7 @@ def findings_of_job(
         versions.setdefault(location, set()).add(fix.fix_version)
     by_location: dict[Location, list[Finding]] = {}
     for finding in findings:
-        by_location.setdefault(location_of(finding), []).append(finding)
+        by_location.setdefault(locate_package(finding), []).append(finding)
     chosen = []
     for location, same in by_location.items():
         wanted = versions.get(location, set())
@@ -106,7 +106,7 @@ def findings_of_job(
     return chosen
 
 
-def threshold_of(job: ClaimedJob) -> str:
+def read_threshold(job: ClaimedJob) -> str:
     severity = job.config_override.get("auto_trigger_on_cve_severity") or _LOWEST_SEVERITY
     name = str(severity).lower()
     return "medium" if name == "moderate" else name
@@ -163,7 +163,7 @@ def _fix(exposure: Exposure, same: list[Finding], choice: Choice, registry: str)
     assert choice.version is not None, "the caller has checked"
     dependencies = [
         dependency
-        for dependency in exposure.at(location_of(first))
+        for dependency in exposure.at(locate_package(first))
         if dependency.version == first.version
     ]
     return Fix(
@@ -210,13 +210,13 @@ def _nothing_to_fix(job: ClaimedJob) -> str:
         others = f" and {more} more" if more else ""
         is_fixed = "are" if more else "is"
         return f"{package}{others} {is_fixed} no longer vulnerable on {job.base_branch}."
-    if threshold_of(job) == "none":
+    if read_threshold(job) == "none":
         return (
             "config_override.auto_trigger_on_cve_severity is none, so there is nothing to fix; "
             "omit it, or set a severity."
         )
     return (
         f"No dependency on {job.base_branch} has a known vulnerability of severity "
-        f"{threshold_of(job)} or above. `agentjobs advisories status` shows how recent the "
+        f"{read_threshold(job)} or above. `agentjobs advisories status` shows how recent the "
         "advisories are."
     )

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from agentjobs.publishing.cve_fix.exposure import Exposure, Location, location_of
+from agentjobs.publishing.cve_fix.exposure import Exposure, Location, locate_package
 from agentjobs.publishing.cve_fix.fix_plan import Fix
 from agentjobs_dependencies.advisories.dependency_matching import Finding
 from agentjobs_dependencies.model import Dependency
@@ -56,7 +56,7 @@ def faults_in(fixes: Iterable[Fix], before: Exposure, after: Exposure) -> Iterat
         yield from _unreadable(fix, before, after)
     findings: dict[Location, list[Finding]] = {}
     for finding in after.findings:
-        findings.setdefault(location_of(finding), []).append(finding)
+        findings.setdefault(locate_package(finding), []).append(finding)
     for location, same in fixed.items():
         yield from _downgrades(same, before.at(location), after.at(location))
         yield from _still_vulnerable(
@@ -128,11 +128,11 @@ def _describe_new_exposure(
     fixed: Collection[Location], before: Exposure, after: Exposure
 ) -> Iterator[str]:
     """An upgrade may bring in dependencies that are vulnerable themselves, in any manifest."""
-    known = {(location_of(finding), finding.advisory_id) for finding in before.findings}
+    known = {(locate_package(finding), finding.advisory_id) for finding in before.findings}
     # A version that was already there was not introduced, even if its advisory is new.
-    present = {(location_of(each), each.version) for each in before.dependencies}
+    present = {(locate_package(each), each.version) for each in before.dependencies}
     for finding in after.findings:
-        location = location_of(finding)
+        location = locate_package(finding)
         is_known = (location, finding.advisory_id) in known
         if location not in fixed and not is_known and (location, finding.version) not in present:
             yield f"The change introduces {_name(finding)}, affected by {finding.advisory_id}."

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from agentjobs.jobs.results.artifacts import find_artifact, list_artifacts
 from agentjobs.web.api.endpoint import Call, Reply
-from agentjobs.web.api.jobs import job_id_of
+from agentjobs.web.api.jobs import parse_job_id
 from agentjobs.web.downloads import artifact_download
 from agentjobs_runtime.agents.artifacts import ARTIFACT_NAME
 from agentjobs_runtime.clock import iso_utc
@@ -35,7 +35,9 @@ class ArtifactList(msgspec.Struct, frozen=True):
 
 
 async def list_all(call: Call) -> Response:
-    artifacts = await list_artifacts(call.context.db, call.caller.organization_id, job_id_of(call))
+    artifacts = await list_artifacts(
+        call.context.db, call.caller.organization_id, parse_job_id(call)
+    )
     views = (
         copy_fields(artifact, ArtifactView, created_at=iso_utc(artifact.created_at))
         for artifact in artifacts
@@ -44,6 +46,6 @@ async def list_all(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    job_id, db = job_id_of(call), call.context.db
+    job_id, db = parse_job_id(call), call.context.db
     artifact = await find_artifact(db, call.caller.organization_id, job_id, call.path["name"])
     return artifact_download(db, job_id, artifact)

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import (
     DependencyDocument,
-    advisories_of,
     dependency_document,
+    find_advisories,
 )
 from agentjobs.inventory.dependencies import find_indexed_repo, list_dependencies
 from agentjobs.web.api import repos
@@ -76,6 +76,6 @@ async def list_all(call: Call) -> Response:
         after=None if after is None else int(after),
     )
     rows, next_cursor = _CURSORS.cut(rows, query.limit, lambda row: str(row.position))
-    advisories = await advisories_of(db, repo_id, rows)
+    advisories = await find_advisories(db, repo_id, rows)
     documents = [dependency_document(row, advisories.get(row.position, ())) for row in rows]
     return Reply(200, DependencyList(documents, next_cursor, repo.indexed_commit))

@@ -11,7 +11,7 @@ from agentjobs.jobs.results.diffs import JobDiff, load_diff
 from agentjobs.local_git.unified_diff import PatchedFile, parse_unified
 from agentjobs.web.api.accept import preferred_type
 from agentjobs.web.api.endpoint import Call, Reply
-from agentjobs.web.api.jobs import job_id_of
+from agentjobs.web.api.jobs import parse_job_id
 from agentjobs_runtime.json_fields import Count, doc
 
 DIFF_TEXT = "text/x-diff"
@@ -39,7 +39,7 @@ class DiffView(msgspec.Struct, frozen=True):
 
 
 async def show(call: Call) -> Response:
-    job_id = job_id_of(call)
+    job_id = parse_job_id(call)
     diff = await load_diff(call.context.jobs, call.caller.organization_id, job_id)
     media_type = preferred_type(call.scope, _TYPES)
     headers = ((b"vary", b"accept"), (b"x-diff-truncated", str(diff.is_truncated).lower().encode()))

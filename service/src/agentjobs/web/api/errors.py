@@ -57,7 +57,7 @@ class HttpProblem(Problem):
         self.headers = headers
 
 
-def status_of(problem: Problem) -> int:
+def find_status(problem: Problem) -> int:
     return STATUS_OF.get(problem.code, _FALLBACK_STATUS)
 
 
@@ -68,13 +68,13 @@ def error_response(
     fields = ErrorFields(problem.code, problem.message, request_id, details)
     return Response(
         msgspec.json.encode(ErrorBody(fields)),
-        status_code=status_of(problem),
-        headers={**headers_of(problem), **(headers or {})},
+        status_code=find_status(problem),
+        headers={**build_headers(problem), **(headers or {})},
         media_type="application/json",
     )
 
 
-def problem_of(error: Exception) -> Problem | None:
+def to_problem(error: Exception) -> Problem | None:
     """The problem for a known exception; None for an unexpected one."""
     if isinstance(error, Problem):
         return error
@@ -142,7 +142,7 @@ def stopping() -> Problem:
     )
 
 
-def headers_of(problem: Problem) -> dict[str, str]:
+def build_headers(problem: Problem) -> dict[str, str]:
     headers = {"Cache-Control": "no-store"}
     if problem.code == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"

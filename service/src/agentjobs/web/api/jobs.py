@@ -91,7 +91,7 @@ def _examine(call: Call, body: dict[str, Any]) -> tuple[CreateJobRequest, Idempo
 
 
 async def follow_up(call: Call) -> Response:
-    job_id = job_id_of(call)
+    job_id = parse_job_id(call)
     body = await read_object(call.scope, call.receive)
     earlier = await earlier_job(call.context.db, call.caller.organization_id, job_id)
     faults = [
@@ -113,7 +113,7 @@ async def follow_up(call: Call) -> Response:
 
 
 async def retry(call: Call) -> Response:
-    job_id = job_id_of(call)
+    job_id = parse_job_id(call)
     body = await read_optional_object(call.scope, call.receive)
     faults = [
         *faults_of(body, RetryRequest),
@@ -133,7 +133,7 @@ async def retry(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    job_id = job_id_of(call)
+    job_id = parse_job_id(call)
     query = read_query(call.scope, JobQuery)
     if query.wait_seconds:
         return Reply(200, await _wait(call, job_id, query))
@@ -142,23 +142,23 @@ async def show(call: Call) -> Response:
 
 
 async def cancel(call: Call) -> Response:
-    job = await cancel_job(call.context.jobs, call.caller.organization_id, job_id_of(call))
+    job = await cancel_job(call.context.jobs, call.caller.organization_id, parse_job_id(call))
     return Reply(202, job)
 
 
 async def list_events(call: Call) -> Response:
     organization_id = call.caller.organization_id
-    events = await queries.list_events(call.context.db, organization_id, job_id_of(call))
+    events = await queries.list_events(call.context.db, organization_id, parse_job_id(call))
     return Reply(200, EventList(events))
 
 
 async def show_prompt(call: Call) -> Response:
-    job_id = job_id_of(call)
+    job_id = parse_job_id(call)
     prompt = await queries.get_prompt(call.context.db, call.caller.organization_id, job_id)
     return Reply(200, PromptView(job_id, prompt))
 
 
-def job_id_of(call: Call) -> str:
+def parse_job_id(call: Call) -> str:
     """Malformed identifiers get the same response as unknown ones."""
     job_id = call.path["job_id"]
     if not _is_job_id(job_id):

@@ -23,7 +23,7 @@ from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.endpoint import Call
 from agentjobs.web.api.errors import stopping, validation_failed
 from agentjobs.web.api.headers import all_headers
-from agentjobs.web.api.jobs import job_id_of
+from agentjobs.web.api.jobs import parse_job_id
 from agentjobs.web.api.query import read_query
 from agentjobs.web.context import WebContext
 from agentjobs_runtime.clock import iso_utc
@@ -83,7 +83,7 @@ class LineTimestamps:
 
 
 async def show(call: Call) -> Response:
-    job_id = job_id_of(call)
+    job_id = parse_job_id(call)
     after = _last_event_id(call.scope)
     query = read_query(call.scope, LogQuery)
     timestamps = LineTimestamps() if query.timestamps else None

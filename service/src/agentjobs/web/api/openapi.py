@@ -9,8 +9,8 @@ from msgspec import structs
 from agentjobs.web.api.deprecation import Deprecation
 from agentjobs.web.api.examples import QUERY_EXAMPLES
 from agentjobs.web.api.openapi_responses import (
+    build_responses,
     json_content,
-    responses_of,
     shared_headers,
     shared_responses,
 )
@@ -102,7 +102,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
             "required": any(field.required for field in structs.fields(operation.request)),
             "content": json_content(operation.request, operation.request_example),
         }
-    described["responses"] = responses_of(operation)
+    described["responses"] = build_responses(operation)
     return described
 
 

@@ -66,7 +66,7 @@ _RATE_LIMIT_HEADERS = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Rese
 _UNLIMITED_STATUSES = frozenset({401, 431})
 
 
-def responses_of(operation: Operation) -> dict[str, Any]:
+def build_responses(operation: Operation) -> dict[str, Any]:
     success = {str(operation.response.status): _success(operation.response)}
     if operation.deprecation is None and not operation.deprecated_parameters:
         return {**success, **_errors(operation, _share)}

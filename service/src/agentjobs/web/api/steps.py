@@ -10,7 +10,7 @@ from starlette.responses import Response
 from agentjobs.jobs.steps.rows import StoredStep, read_steps
 from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.web.api.endpoint import Call, Reply
-from agentjobs.web.api.jobs import job_id_of
+from agentjobs.web.api.jobs import parse_job_id
 from agentjobs.web.api.pagination import Cursor, Cursors, NextCursor
 from agentjobs.web.api.query import read_query
 from agentjobs_runtime.agents.steps import StepKind, StepState
@@ -69,7 +69,7 @@ class StepList(msgspec.Struct, frozen=True):
 
 
 async def list_all(call: Call) -> Response:
-    job_id, db = job_id_of(call), call.context.db
+    job_id, db = parse_job_id(call), call.context.db
     query = read_query(call.scope, StepQuery, _CURSORS.faults)
     await ensure_job(db, call.caller.organization_id, job_id)
     steps = await read_steps(

@@ -11,7 +11,7 @@ from starlette.types import Scope
 
 from agentjobs.organizations.authentication import Caller
 from agentjobs.web.api.auth import READING_METHODS
-from agentjobs.web.api.errors import internal_error, problem_of, status_of
+from agentjobs.web.api.errors import find_status, internal_error, to_problem
 from agentjobs.web.api.headers import all_headers
 from agentjobs_runtime.tracing.spans import continue_trace, fail, is_recording, set_attributes
 from agentjobs_runtime.tracing.trace_context import HEADER, read_traceparent
@@ -58,9 +58,9 @@ def _record(span: Span, result: Response | Exception) -> None:
     if isinstance(result, Response):
         set_attributes(span, {"http.response.status_code": result.status_code})
         return
-    problem = problem_of(result) or internal_error()
+    problem = to_problem(result) or internal_error()
     set_attributes(
-        span, {"http.response.status_code": status_of(problem), "error.type": problem.code}
+        span, {"http.response.status_code": find_status(problem), "error.type": problem.code}
     )
-    if status_of(problem) >= 500:
+    if find_status(problem) >= 500:
         fail(span, problem.code)

@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from agentjobs.organizations.memberships import memberships_of
+from agentjobs.organizations.memberships import list_memberships
 from agentjobs.organizations.password_changes import change_password
 from agentjobs.organizations.sessions import list_sessions, start_session, switch_organization
 from agentjobs.organizations.sign_out import end_session_by_id, end_sessions
@@ -28,7 +28,7 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
         # A submitted name that was invalid is kept.
         name=request.form.text("name") if "name" in request.form else user.name,
         sessions=await list_sessions(request.db, viewer.user_id),
-        memberships=await memberships_of(request.db, viewer.user_id),
+        memberships=await list_memberships(request.db, viewer.user_id),
     )
 
 
@@ -73,7 +73,7 @@ async def end_other_sessions(request: PageRequest) -> Response:
 
 async def choose_organization(request: PageRequest) -> Response:
     """The choices alone for the menu in the header."""
-    memberships = await memberships_of(request.db, request.viewer.user_id)
+    memberships = await list_memberships(request.db, request.viewer.user_id)
     if request.http.headers.get("x-part"):
         html = await request.fragment("organization_choices.html", memberships=memberships)
         return request.part(html)

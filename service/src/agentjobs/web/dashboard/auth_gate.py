@@ -14,15 +14,15 @@ from starlette.routing import BaseRoute, Route
 
 from agentjobs.organizations.audit import Actor, acting_as
 from agentjobs.organizations.authentication import Caller
-from agentjobs.organizations.form_tokens import is_token_of, return_token, use_token
-from agentjobs.organizations.memberships import memberships_of
+from agentjobs.organizations.form_tokens import is_valid_token, return_token, use_token
+from agentjobs.organizations.memberships import list_memberships
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sessions import Origin, Viewer, find_viewer, switch_organization
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.api.auth import CALLER
 from agentjobs.web.api.errors import stopping
 from agentjobs.web.api.requests import check_content_encoding
-from agentjobs.web.basic_auth import caller_of
+from agentjobs.web.basic_auth import authenticate_caller
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
 from agentjobs.web.dashboard.error_pages import NO_PAGE, not_signed_in, wants_page
@@ -123,7 +123,7 @@ class _AuthGate:
             raise
         http.scope[CALLER] = viewer.caller
         anonymous = await self._read(http)
-        if http.method == "POST" and not is_token_of(viewer.csrf, anonymous.form.text("csrf")):
+        if http.method == "POST" and not is_valid_token(viewer.csrf, anonymous.form.text("csrf")):
             raise Problem(
                 "form_expired",
                 "This form belongs to another session, so nothing was changed. Open the page "
@@ -135,7 +135,7 @@ class _AuthGate:
 
     async def _viewer(self, route: PageRoute, http: Request) -> Viewer:
         if route.takes_keys and http.headers.get("authorization"):
-            return _viewer_of_key(await caller_of(http))
+            return _viewer_of_key(await authenticate_caller(http))
         token = read_cookie(http, self._settings, SESSION)
         viewer = await find_viewer(self._context.db, self._settings, token) if token else None
         if viewer is None:
@@ -152,7 +152,7 @@ class _AuthGate:
         name = request.http.path_params.get("org", request.organization)
         if name == request.organization:
             return
-        memberships = await memberships_of(request.db, request.viewer.user_id)
+        memberships = await list_memberships(request.db, request.viewer.user_id)
         membership = next((each for each in memberships if each.organization == name), None)
         if membership is None or not request.viewer.session:
             raise Problem("not_found", "There is no such page in your organizations.")

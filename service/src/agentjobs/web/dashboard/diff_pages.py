@@ -16,7 +16,6 @@ from starlette.responses import Response
 from agentjobs.local_git.diffs import diff_between, file_diff_between
 from agentjobs.local_git.repositories import present_path
 from agentjobs.web.dashboard.cookies import CHOICE_SECONDS, DIFF_VIEW, read_cookie, set_cookie
-from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_rows import NO_INSERTS, Place
 from agentjobs.web.dashboard.text.diff_view import (
@@ -86,13 +85,13 @@ def diff_page(
     def file_address(index: int) -> str:
         return f"{prefix}{file_path}?{urlencode({'path': paths[index], **ends, **chosen})}"
 
-    prefix = prefix_of(request.settings)
+    prefix = request.settings.public_path
     chosen = {"view": "split"} if split else {}
     return DiffPage(view=view, address=f"{prefix}{path}", file_address=file_address, split=split)
 
 
 async def load_diff(request: PageRequest, commits: CommitRange) -> DiffView:
-    git_dir = git_dir_of(request, commits.repo_id)
+    git_dir = find_git_dir(request, commits.repo_id)
     diff = await diff_between(git_dir, commits.base, commits.head)
     return await asyncio.to_thread(render_diff_view, diff)
 
@@ -126,7 +125,7 @@ async def file_page(
     return await request.render("changes/file.html", **values, back=back)
 
 
-def git_dir_of(request: PageRequest, repo_id: str) -> Path:
+def find_git_dir(request: PageRequest, repo_id: str) -> Path:
     try:
         return present_path(request.settings.repositories_path, repo_id)
     except Problem as problem:
@@ -143,7 +142,7 @@ def hide_details(problem: Problem, subject: str) -> Problem:
 
 
 async def _file(request: PageRequest, commits: CommitRange, path: str) -> FileView:
-    git_dir = git_dir_of(request, commits.repo_id)
+    git_dir = find_git_dir(request, commits.repo_id)
     try:
         file = await file_diff_between(git_dir, commits.base, commits.head, path)
     except GitError as error:

@@ -11,13 +11,13 @@ from agentjobs.organizations.form_tokens import form_token, new_nonce
 from agentjobs.organizations.memberships import allows
 from agentjobs.organizations.sessions import Viewer, find_viewer
 from agentjobs.store.database import StoreError
-from agentjobs.web.api.errors import UnknownPathProblem, headers_of, status_of
+from agentjobs.web.api.errors import UnknownPathProblem, build_headers, find_status
 from agentjobs.web.basic_auth import unauthorized
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import SESSION, ZONE, cookie_name, read_cookie
 from agentjobs.web.dashboard.origins import safe_next
 from agentjobs.web.dashboard.other_organizations import InOtherOrganization
-from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, render
+from agentjobs.web.dashboard.pages import HEADERS, html_response, render
 from agentjobs.web.dashboard.zones import shown_zone, zone_named
 from agentjobs_runtime.problems import Problem
 
@@ -48,12 +48,12 @@ def wants_page(request: Request) -> bool:
 
 async def error_page(request: Request, problem: Problem, request_id: str) -> Response:
     context: WebContext = request.app.state.context
-    prefix = prefix_of(context.settings)
-    page = _page_of(request, prefix)
+    prefix = context.settings.public_path
+    page = _requested_page(request, prefix)
     sign_in_url = f"{prefix}/sign-in?next={quote(page, safe='/')}"
     if isinstance(problem, NotSignedIn) and request.method != "POST":
         return RedirectResponse(sign_in_url, status_code=303, headers=HEADERS)
-    status = status_of(problem)
+    status = find_status(problem)
     form = getattr(request.state, "form", None)
     values = {
         **_layout_values(request, await _viewer(request, context, problem)),
@@ -71,11 +71,11 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
         "request_id": request_id,
     }
     response = html_response(await render("error.html", values), status)
-    response.headers.update(headers_of(problem))
+    response.headers.update(build_headers(problem))
     return response
 
 
-def _page_of(request: Request, prefix: str) -> str:
+def _requested_page(request: Request, prefix: str) -> str:
     """The requested page, or the one from which a form was sent, as the browser says."""
     if request.method == "POST":
         return safe_next(urlsplit(request.headers.get("referer", "")).path.removeprefix(prefix))

@@ -17,9 +17,8 @@ from agentjobs.web.dashboard.text.user_agents import describe_user_agent
 from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs.web.dashboard.text_filters import FILTERS
 from agentjobs.web.pages import SAFETY_HEADERS, template_environment
-from agentjobs_dependencies.advisories.severity import label_of
+from agentjobs_dependencies.advisories.severity import format_level
 from agentjobs_runtime.clock import iso_utc
-from agentjobs_runtime.settings import Settings
 
 HEADERS: Mapping[str, str] = {
     **SAFETY_HEADERS,
@@ -33,11 +32,6 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "private, no-store",
 }
-
-
-def prefix_of(settings: Settings) -> str:
-    """The path under which the service is published; empty at the root of a host."""
-    return settings.public_path
 
 
 async def render(template: str, values: Mapping[str, Any]) -> str:
@@ -58,7 +52,7 @@ def _environment() -> Environment:
     environment = template_environment("agentjobs.web.dashboard")
     environment.filters["visible"] = visible
     environment.filters["iso"] = iso_utc
-    environment.filters["severity_label"] = label_of
+    environment.filters["severity_label"] = format_level
     environment.filters["error_title"] = error_title
     environment.filters["phase_title"] = phase_title
     environment.filters["web_address"] = web_address

@@ -13,7 +13,7 @@ from agentjobs.organizations.form_tokens import form_token, new_nonce, nonce_fro
 from agentjobs.organizations.memberships import allows
 from agentjobs.organizations.sessions import Origin, Viewer
 from agentjobs.store.database import Database
-from agentjobs.web.api.errors import status_of
+from agentjobs.web.api.errors import find_status
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import (
     BANNER,
@@ -28,7 +28,7 @@ from agentjobs.web.dashboard.cookies import (
 )
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.notices import notices_for
-from agentjobs.web.dashboard.pages import HEADERS, html_response, prefix_of, render
+from agentjobs.web.dashboard.pages import HEADERS, html_response, render
 from agentjobs.web.dashboard.zones import shown_zone, zone_named
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
@@ -81,7 +81,7 @@ class AnonymousRequest:
         **values: Any,
     ) -> Response:
         """A whole page. `problem` is the error of a form on it, and determines the status."""
-        status = status if problem is None else status_of(problem)
+        status = status if problem is None else find_status(problem)
         banner = read_banner(self.http, self.settings)
         shared = await self._layout_values()
         html = await render(template, {"problem": problem, "banner": banner, **shared, **values})
@@ -103,7 +103,7 @@ class AnonymousRequest:
     def address(self, path: str, query: Mapping[str, str]) -> str:
         """Of a page of the dashboard, without parameters that are empty."""
         given = urlencode({name: value for name, value in query.items() if value})
-        return prefix_of(self.settings) + path + (f"?{given}" if given else "")
+        return self.settings.public_path + path + (f"?{given}" if given else "")
 
     def redirect(
         self, path: str, *, banner: str = "", tone: Tone = "good", **query: str
@@ -117,7 +117,7 @@ class AnonymousRequest:
 
     def _base_values(self) -> dict[str, Any]:
         return {
-            "prefix": prefix_of(self.settings),
+            "prefix": self.settings.public_path,
             "current_path": self.http.url.path,
             "viewer": None,
             "csrf": "",

@@ -22,7 +22,7 @@ def zone_named(name: str) -> tzinfo:
         return UTC
 
 
-def name_of(zone: tzinfo) -> str:
+def format_zone(zone: tzinfo) -> str:
     """Such as Europe/Berlin."""
     return str(zone)
 
@@ -31,7 +31,7 @@ def shown_zone(zone: tzinfo) -> Mapping[str, Any]:
     """Template values; `zone_short` is an abbreviation such as CET."""
     return {
         "zone": zone,
-        "zone_name": name_of(zone).replace("_", " "),
+        "zone_name": format_zone(zone).replace("_", " "),
         "zone_short": datetime.now(zone).tzname() or "UTC",
     }
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, is_well_formed, token_hash
 from agentjobs.store.database import Database, Row
 from agentjobs.store.database_clock import DATABASE_NOW
-from agentjobs.web.basic_auth import caller_of, token_of, unauthorized
+from agentjobs.web.basic_auth import authenticate_caller, read_token, unauthorized
 from agentjobs.web.context import WebContext
 from agentjobs.web.git.push_commands import PushOpening, RefUpdate
 from agentjobs_runtime.clock import now_ms
@@ -66,10 +66,10 @@ class GitAccess(msgspec.Struct, frozen=True):
 async def authorize(request: Request) -> GitAccess:
     """Raises `unauthorized` without a valid token, `not_found` for other repositories."""
     context: WebContext = request.app.state.context
-    token = token_of(request)
+    token = read_token(request)
     if is_well_formed(token, JOB_CREDENTIAL_PREFIX):
         return await _authorize_job(request, context.db, token)
-    caller = await caller_of(request)
+    caller = await authenticate_caller(request)
     repo = await _repo(request, context.db, caller.organization_id)
     return GitAccess(
         caller.organization_id,

@@ -19,10 +19,10 @@ from agentjobs.platform_sync.hook_events import record_hook_delivery
 from agentjobs.platform_sync.hook_registration import open_registered_secret
 from agentjobs.platforms.hooks import (
     HookEvent,
-    delivery_id_of,
     is_signed,
     lacks_signature,
     parse_event,
+    read_delivery_id,
 )
 from agentjobs.web.api.endpoint import Reply
 from agentjobs.web.api.errors import HttpProblem
@@ -83,7 +83,7 @@ async def _verify(
                 "unsupported_media_type", "Set the content type of this hook to application/json."
             )
         event = await _off_loop(body, parse_event, platform, headers, body)
-        return event, await _off_loop(body, delivery_id_of, platform, headers, body)
+        return event, await _off_loop(body, read_delivery_id, platform, headers, body)
 
 
 async def _off_loop(body: bytes, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -40,7 +40,7 @@ class CachedDocument(Generic[T]):
         if self._value is not None and self._is_within(self._value[0], MAX_AGE_MS):
             return self._value[1]
         if self._failure is not None and self._is_within(self._failure[0], FAILURE_MAX_AGE_MS):
-            raise _copy_of(self._failure[1])
+            raise _copy(self._failure[1])
         return await self._fetch_and_cache()
 
     async def _fetch_and_cache(self) -> T:
@@ -57,5 +57,5 @@ class CachedDocument(Generic[T]):
         return since is not None and 0 <= self._clock() - since < milliseconds
 
 
-def _copy_of(problem: Problem) -> Problem:
+def _copy(problem: Problem) -> Problem:
     return Problem(problem.code, problem.message, retry_after_seconds=problem.retry_after_seconds)

@@ -11,7 +11,7 @@ _MAX_EMAIL_CHARACTERS = 254
 _MAX_NAME_CHARACTERS = 200
 
 
-def identity_of(issuer: str, claims: Mapping[str, Any], userinfo: Mapping[str, Any]) -> Identity:
+def build_identity(issuer: str, claims: Mapping[str, Any], userinfo: Mapping[str, Any]) -> Identity:
     """`claims` come from a verified ID token; `userinfo` is empty if it was not needed."""
     if userinfo and userinfo.get("sub") != claims["sub"]:
         raise invalid_response("the userinfo endpoint returned another subject")

@@ -11,7 +11,7 @@ from agentjobs.organizations.identities import Identity
 from agentjobs.web.openid.errors import invalid_response, provider_error, sign_in_expired
 from agentjobs.web.openid.exchange import Exchange, ProviderResponse
 from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
-from agentjobs.web.openid.identity import identity_of
+from agentjobs.web.openid.identity import build_identity
 from agentjobs.web.openid.pending import Pending
 from agentjobs.web.openid.provider import Document, Provider
 from agentjobs_runtime.clock import SECOND_MS
@@ -63,7 +63,7 @@ class TokenEndpoint:
         userinfo: dict[str, Any] = {}
         if not claims.get("email") and document.userinfo_endpoint and tokens.access_token:
             userinfo = await self._userinfo(document.userinfo_endpoint, tokens.access_token)
-        return identity_of(document.issuer, claims, userinfo)
+        return build_identity(document.issuer, claims, userinfo)
 
     async def _redeem(self, document: Document, code: str, verifier: str) -> _Tokens:
         methods = document.token_endpoint_auth_methods_supported

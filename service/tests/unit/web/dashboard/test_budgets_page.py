@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs.organizations.budgets import Budget, find_budget, set_budget
 from agentjobs.store.database import Transaction
-from agentjobs.web.dashboard.settings.budgets import today_of
+from agentjobs.web.dashboard.settings.budgets import summarize_today
 from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
 from agentjobs_runtime.money import NANOUSD_PER_USD
 from service.tests.unit.web.dashboard.browser import PAYLOAD
@@ -115,5 +115,5 @@ async def test_members_see_budgets_and_only_admins_change_them(dashboard: Dashbo
 def test_the_remaining_budget_is_never_negative(
     limit: int | None, used: int, left: int | None, share: float | None
 ) -> None:
-    today = today_of(Budget(limit, None), used)
+    today = summarize_today(Budget(limit, None), used)
     assert (today.left_nanousd, today.share) == (left, share)

@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.organizations.api_keys import list_keys
-from agentjobs.organizations.form_tokens import form_token, is_token_of, new_nonce
+from agentjobs.organizations.form_tokens import form_token, is_valid_token, new_nonce
 from agentjobs.webhooks.endpoints import list_endpoints
 
 KEYS = "/settings/api-keys"
@@ -83,11 +83,11 @@ async def test_a_token_of_another_session_is_refused(dashboard):
 
 def test_a_token_is_valid_only_with_the_key_that_made_it():
     token = form_token("key", new_nonce())
-    assert is_token_of("key", token)
-    assert not is_token_of("other", token)
-    assert not is_token_of("", form_token("", new_nonce()))
-    assert not is_token_of("key", form_token("key", ""))
-    assert not is_token_of("key", "key")
+    assert is_valid_token("key", token)
+    assert not is_valid_token("other", token)
+    assert not is_valid_token("", form_token("", new_nonce()))
+    assert not is_valid_token("key", form_token("key", ""))
+    assert not is_valid_token("key", "key")
 
 
 async def counts(db):

@@ -10,7 +10,7 @@ from joserfc import jwk, jwt
 from joserfc.jws import JWSRegistry
 
 from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
-from agentjobs.web.openid.identity import identity_of
+from agentjobs.web.openid.identity import build_identity
 from agentjobs.web.openid.tokens import Client, client_authentication
 from agentjobs_runtime.problems import Problem
 
@@ -225,13 +225,13 @@ PERSON = {"sub": "1", "email": "ada@example.com", "email_verified": True, "name"
 
 
 def test_the_identity_is_read_from_the_token():
-    identity = identity_of(ISSUER, PERSON, {})
+    identity = build_identity(ISSUER, PERSON, {})
     assert (identity.issuer, identity.subject, identity.name) == (ISSUER, "1", "Ada")
     assert (identity.email, identity.email_verified) == ("ada@example.com", True)
 
 
 def test_the_email_and_its_verification_come_from_one_source():
-    identity = identity_of(
+    identity = build_identity(
         ISSUER, {"sub": "1", "email_verified": True}, {"sub": "1", "email": "ada@example.com"}
     )
     assert (identity.email, identity.email_verified) == ("ada@example.com", False)
@@ -242,7 +242,9 @@ def test_the_email_and_its_verification_come_from_one_source():
     [(True, True), ("true", True), (None, False), ("false", False), (["true"], False), ({}, False)],
 )
 def test_only_true_marks_an_email_as_verified(claim, verified):
-    assert identity_of(ISSUER, {**PERSON, "email_verified": claim}, {}).email_verified is verified
+    assert (
+        build_identity(ISSUER, {**PERSON, "email_verified": claim}, {}).email_verified is verified
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_only_true_marks_an_email_as_verified(claim, verified):
 )
 def test_an_invalid_subject_is_refused(claims):
     with pytest.raises(Problem) as problem:
-        identity_of(ISSUER, claims, {})
+        build_identity(ISSUER, claims, {})
     assert problem.value.code == "sign_in_failed"
 
 
@@ -271,22 +273,24 @@ def test_an_invalid_subject_is_refused(claims):
     ids=lambda email: str(email)[:40],
 )
 def test_an_invalid_email_is_ignored_and_never_verified(email):
-    identity = identity_of(ISSUER, {**PERSON, "email": email}, {})
+    identity = build_identity(ISSUER, {**PERSON, "email": email}, {})
     assert (identity.email, identity.email_verified) == ("", False)
 
 
 def test_userinfo_about_another_subject_is_refused():
     with pytest.raises(Problem):
-        identity_of(ISSUER, {"sub": "1"}, {"sub": "2", "email": "eve@example.com"})
+        build_identity(ISSUER, {"sub": "1"}, {"sub": "2", "email": "eve@example.com"})
     with pytest.raises(Problem):
-        identity_of(ISSUER, {"sub": "1"}, {"email": "eve@example.com"})
+        build_identity(ISSUER, {"sub": "1"}, {"email": "eve@example.com"})
 
 
 def test_a_name_is_truncated_and_printable():
-    assert identity_of(ISSUER, {**PERSON, "name": "A\u202eda\n" + "a" * 999}, {}).name == (
+    assert build_identity(ISSUER, {**PERSON, "name": "A\u202eda\n" + "a" * 999}, {}).name == (
         "Ada" + "a" * 197
     )
-    assert identity_of(ISSUER, {**PERSON, "name": {}, "preferred_username": "al"}, {}).name == "al"
+    assert (
+        build_identity(ISSUER, {**PERSON, "name": {}, "preferred_username": "al"}, {}).name == "al"
+    )
 
 
 def test_the_client_authenticates_with_a_declared_method():

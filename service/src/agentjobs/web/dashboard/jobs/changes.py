@@ -37,7 +37,7 @@ class JobChanges(NamedTuple):
 async def load_changes(request: PageRequest, job_id: str) -> JobChanges | None:
     """None if only the platform has them. Raises Problem if there are none."""
     details = await load_details(request.context.jobs, request.organization_id, job_id)
-    ends = commit_range_of(details)
+    ends = find_commit_range(details)
     if ends is not None and await _has_commits(request, details, (ends.base, ends.head)):
         return JobChanges(await load_diff(request, ends), ends, is_truncated=False)
     if details.has_diff:
@@ -65,7 +65,7 @@ async def show_all(request: PageRequest) -> Response:
 async def show_one_file(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     details = await load_details(request.context.jobs, request.organization_id, job_id)
-    ends = commit_range_of(details)
+    ends = find_commit_range(details)
     if ends is not None and await _has_commits(request, details, (ends.base, ends.head)):
         return await show_file(request, details.repo_id, f"/jobs/{job_id}")
     if not details.has_diff:
@@ -78,7 +78,7 @@ async def show_one_file(request: PageRequest) -> Response:
     return await file_page(request, file, f"/jobs/{job_id}")
 
 
-def commit_range_of(details: JobDetails) -> CommitRange | None:
+def find_commit_range(details: JobDetails) -> CommitRange | None:
     """The job's own commits, without later pushes to its branch."""
     if not details.base_commit or not details.head_commit:
         return None

@@ -14,11 +14,11 @@ from agentjobs.jobs.states import COMPLETED, FINAL
 from agentjobs.jobs.views.detail_queries import JobDetails, event_deliveries, load_details
 from agentjobs.jobs.views.queries import get_job
 from agentjobs.jobs.views.titles import agent_on_repo, title_of
-from agentjobs.web.dashboard.jobs.changes import commit_range_of
+from agentjobs.web.dashboard.jobs.changes import find_commit_range
 from agentjobs.web.dashboard.jobs.log import log_tail
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.jobs.phase_bars import run_bars
-from agentjobs.web.dashboard.jobs.reasons import error_text, failed_build_of, queue_reason_text
+from agentjobs.web.dashboard.jobs.reasons import error_text, find_failed_build, queue_reason_text
 from agentjobs.web.dashboard.jobs.steps import load_page, step_parts
 from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
@@ -130,13 +130,13 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
         "is_final": job.status in FINAL,
         "no_follow_up_reason": await _no_follow_up_reason(request, job, details),
         "settings_json": msgspec.json.format(msgspec.json.encode(override)).decode(),
-        "failed_build": failed_build_of(job.error),
+        "failed_build": find_failed_build(job.error),
         "queue_reason": queue_reason_text(job.queue_reason),
         "title": title,
         "summary": title or agent_on_repo(job.agent, job.repo),
         "runs": run_bars(job.phases, job.status),
         "failure": failure,
-        "has_diff": details.has_diff or commit_range_of(details) is not None,
+        "has_diff": details.has_diff or find_commit_range(details) is not None,
         "report": _report(job, report),
         "request_html": request_html,
         "prompt_html": prompt_html,

@@ -89,7 +89,7 @@ def error_title(code: str) -> str:
     return error_text(code).title
 
 
-def failed_build_of(error: JobError | None) -> str:
+def find_failed_build(error: JobError | None) -> str:
     """The build of an environment that the error names; empty if it names none."""
     if error is None or error.code != "environment_failed":
         return ""

@@ -107,7 +107,7 @@ async def show_one(request: PageRequest, problem: Problem | None = None) -> Resp
         plans=_plan_options(request, line.plan),
         concurrent_jobs=plans.concurrent_jobs(line.plan),
         queue_limit=request.settings.queue_limit,
-        limits=_entered_limits(request) if "daily" in request.form else _limits_of(line),
+        limits=_entered_limits(request) if "daily" in request.form else _format_limits(line),
     )
 
 
@@ -121,7 +121,7 @@ def _plan_options(request: PageRequest, current: str) -> list[tuple[str, str]]:
     return options
 
 
-def _limits_of(line: OrganizationLine) -> dict[str, str]:
+def _format_limits(line: OrganizationLine) -> dict[str, str]:
     return {
         "daily": usd_text(line.daily_budget_nanousd) or "",
         "job": usd_text(line.job_budget_nanousd) or "",

@@ -45,10 +45,10 @@ class Canvas:
         self._draw_grid(ticks, names)
         self._draw_labels(labels)
 
-    def x_of(self, index: int) -> float:
+    def x_at(self, index: int) -> float:
         return self.left + self.slot * (index + 0.5)
 
-    def y_of(self, value: float) -> float:
+    def y_at(self, value: float) -> float:
         fraction = min(1.0, value / self._highest)
         return self.bottom - fraction * (self.bottom - _TOP)
 
@@ -59,7 +59,7 @@ class Canvas:
         self, css_class: str, left: float, width: float, span: tuple[float, float], title: str
     ) -> None:
         """Every value above zero gets a visible bar."""
-        bottom, top = self.y_of(span[0]), self.y_of(span[1])
+        bottom, top = self.y_at(span[0]), self.y_at(span[1])
         top = min(top, bottom - 1.5) if span[1] > span[0] else bottom
         height = max(0.0, bottom - top - 0.5)
         # A gap of half a unit separates stacked bars without relying on colour.
@@ -94,7 +94,7 @@ class Canvas:
 
     def _draw_grid(self, ticks: Sequence[float], names: Sequence[str]) -> None:
         for tick, name in zip(ticks, names, strict=True):
-            y = self.y_of(tick)
+            y = self.y_at(tick)
             css_class = "grid" if tick else "axis"
             self.add(
                 f'<line class="{css_class}" x1="{number(self.left)}" y1="{number(y)}"'
@@ -116,7 +116,7 @@ class Canvas:
         for index in range(0, len(shortened), interval):
             half = self._width(shortened[index]) / 2
             # Labels at the edges move inwards; those that would overlap are left out.
-            x = min(max(self.x_of(index), half), edge - half)
+            x = min(max(self.x_at(index), half), edge - half)
             if x - half >= free_from:
                 self._text(x, self.size.height - 6.0, "middle", shortened[index])
                 free_from = x + half + _LABEL_GAP / 2

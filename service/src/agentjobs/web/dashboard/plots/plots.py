@@ -137,7 +137,7 @@ def _title(plot: Plot, series: PlotSeries, index: int) -> str:
 def _draw_bars(canvas: Canvas, plot: Plot) -> None:
     width = min(_MAX_BAR_WIDTH, canvas.slot * 0.8 / max(1, len(plot.series)))
     for index in range(len(plot.labels)):
-        left = canvas.x_of(index) - width * len(plot.series) / 2
+        left = canvas.x_at(index) - width * len(plot.series) / 2
         for point, series in enumerate(plot.series):
             value = series.values[index]
             if value is not None:
@@ -153,7 +153,7 @@ def _draw_stacks(canvas: Canvas, plot: Plot) -> None:
             value = series.values[index]
             if value:
                 span = (bottom, bottom + value)
-                left = canvas.x_of(index) - width / 2
+                left = canvas.x_at(index) - width / 2
                 canvas.bar(series.css_class, left, width, span, _title(plot, series, index))
                 bottom += value
 
@@ -161,7 +161,7 @@ def _draw_stacks(canvas: Canvas, plot: Plot) -> None:
 def _draw_lines(canvas: Canvas, plot: Plot) -> None:
     for series in plot.series:
         points = [
-            None if value is None else (canvas.x_of(index), canvas.y_of(value))
+            None if value is None else (canvas.x_at(index), canvas.y_at(value))
             for index, value in enumerate(series.values)
         ]
         canvas.add(f'<g class="{escape(series.css_class)}">')

@@ -6,7 +6,7 @@ import msgspec
 from markupsafe import Markup
 
 from agentjobs.pulls.pulls import Pull
-from agentjobs.web.dashboard.pulls.threads import anchor_of
+from agentjobs.web.dashboard.pulls.threads import line_anchor
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.diff_rows import Place, Side
 from agentjobs.web.dashboard.text.diff_view import DiffView
@@ -51,7 +51,7 @@ async def render_form(request: PageRequest, pull: Pull, view: DiffView, form: Li
         "pulls/line_form.html",
         pull=pull,
         form=form,
-        anchor="" if file is None else anchor_of(file, form.place),
+        anchor="" if file is None else line_anchor(file, form.place),
     )
     # A template escapes its values.
     return Markup(html)  # noqa: S704

@@ -127,7 +127,7 @@ def locate(place: CodePlace, file: FileView | None, head: str) -> Place | None:
     return None if nearest is None else (place.side, nearest)
 
 
-def anchor_of(file: FileView, place: Place) -> str:
+def line_anchor(file: FileView, place: Place) -> str:
     side, number = place
     return f"{file.anchor}{'L' if side == 'left' else 'R'}{number}"
 
@@ -168,7 +168,7 @@ def _thread(
     code = comments[0][0].place
     file = None if code is None else files.get(code.path)
     place = None if code is None else locate(code, file, head)
-    anchor = anchor_of(file, place) if file is not None and place is not None else ""
+    anchor = line_anchor(file, place) if file is not None and place is not None else ""
     return Thread(comments=comments, place=place, anchor=anchor, job=job)
 
 

@@ -6,10 +6,9 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.advisories.dependency_advisories import DependencyAdvisory, advisories_of
+from agentjobs.advisories.dependency_advisories import DependencyAdvisory, find_advisories
 from agentjobs.inventory.dependencies import DependencyView, count_dependencies, list_dependencies
 from agentjobs.web.dashboard.page_route import Routes
-from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.lookup import require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -62,10 +61,10 @@ class _Line(msgspec.Struct, frozen=True):
 async def show(request: PageRequest) -> Response:
     repo = await require_repo(request)
     query = _query(request)
-    repo_url = f"{prefix_of(request.settings)}/repos/{repo.full_name}"
+    repo_url = f"{request.settings.public_path}/repos/{repo.full_name}"
     rows = await list_dependencies(request.db, repo.id, limit=_PER_PAGE + 1, **_filter(query))
     page_rows = rows[:_PER_PAGE]
-    known = await advisories_of(request.db, repo.id, page_rows)
+    known = await find_advisories(request.db, repo.id, page_rows)
     counts = await count_dependencies(request.db, repo.id)
     has_more = len(rows) > _PER_PAGE
     page_url = f"{repo_url}/dependencies"

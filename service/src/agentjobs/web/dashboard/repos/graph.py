@@ -10,7 +10,6 @@ from starlette.responses import Response
 from agentjobs.inventory.stored_graph import load_graph
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.page_route import Routes
-from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.graph_maps import list_folders, view_map
 from agentjobs.web.dashboard.repos.graph_views import (
@@ -49,7 +48,7 @@ async def show(request: PageRequest) -> Response:
     graph = await load_graph(request.db, repo.id)
     if graph is None:
         return await _page(request, repo, query)
-    path = f"{prefix_of(request.settings)}/repos/{repo.full_name}/graph"
+    path = f"{request.settings.public_path}/repos/{repo.full_name}/graph"
     values = await asyncio.to_thread(_values, path, query, graph)
     if values is None:
         problem = Problem("not_found", "The indexed commit has no folder or module of this name.")

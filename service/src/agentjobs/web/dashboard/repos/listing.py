@@ -11,7 +11,6 @@ from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.imports.rows import dismiss, list_imports
 from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repos.index_text import PLATFORM_NAMES, index_state
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import has_advisories
@@ -111,7 +110,7 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
         platform_options=[("", "any"), *PLATFORM_NAMES.items()],
         state_options=[("", "any"), *_STATE_NAMES.items()],
         order_options=list(_ORDER_NAMES.items()),
-        stream=_read_query(request).address(f"{prefix_of(request.settings)}{PATH}/stream"),
+        stream=_read_query(request).address(f"{request.settings.public_path}{PATH}/stream"),
         **await _rows(request),
     )
 
@@ -145,7 +144,7 @@ async def _rows(request: PageRequest) -> dict[str, Any]:
         limit=_PER_PAGE + 1,
         offset=(query.page - 1) * _PER_PAGE,
     )
-    page_url = f"{prefix_of(request.settings)}{PATH}"
+    page_url = f"{request.settings.public_path}{PATH}"
     has_more = len(lines) > _PER_PAGE
     return {
         "query": query,

@@ -110,7 +110,7 @@ async def _changes(request: PageRequest, form_values: _FormValues) -> KeyChanges
     return msgspec.structs.replace(changes, expires_at=expires_at)
 
 
-def _values_of(key: ApiKey) -> _FormValues:
+def _form_values(key: ApiKey) -> _FormValues:
     networks = ", ".join(key.allowed_networks)
     return _FormValues(name=key.name, expires=_UNCHANGED, networks=networks)
 
@@ -120,7 +120,7 @@ async def show_key(request: PageRequest, problem: Problem | None = None) -> Resp
     return await request.render(
         "settings/api_key.html",
         problem=problem,
-        form_values=request.form.fill(_FormValues) if problem else _values_of(key),
+        form_values=request.form.fill(_FormValues) if problem else _form_values(key),
         key=key,
         expiries=[(value, text, "") for value, text in ((_UNCHANGED, "No change"), *_EXPIRIES)],
     )

@@ -51,7 +51,7 @@ async def change(request: PageRequest) -> Response:
     )
 
 
-def today_of(budget: Budget, spent_nanousd: int) -> _Today:
+def summarize_today(budget: Budget, spent_nanousd: int) -> _Today:
     limit = budget.daily_nanousd
     if limit is None:
         return _Today(spent_nanousd, None, None)
@@ -73,7 +73,7 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
         problem=problem,
         budget=budget,
         form_values=request.form.fill(_FormValues) if problem else _form_values(budget),
-        today=today_of(budget, days[-1].nanousd),
+        today=summarize_today(budget, days[-1].nanousd),
         total_nanousd=sum(day.nanousd for day in days),
         spent_days=[(day, nanousd) for day, nanousd in reversed(dated_costs) if nanousd],
         drawing=bars(_plot(dated_costs)),

@@ -36,7 +36,7 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.platform_access import (
     page_retry_budget,
     page_timeout,
-    platforms_of,
+    require_platforms,
 )
 from agentjobs.web.dashboard.settings.platform_text import PLATFORMS, SIGNING_OPTIONS, not_found
 from agentjobs_runtime.problems import Problem
@@ -70,7 +70,7 @@ async def replace(request: PageRequest) -> Response:
         replaced, account = await verify_and_replace(
             request.db,
             request.context.keys,
-            platforms_of(request),
+            require_platforms(request),
             request.organization,
             connection.id,
             f"{credential}\n" if is_app else credential,
@@ -86,7 +86,7 @@ async def replace_installation(request: PageRequest) -> Response:
         replaced, account = await verify_installation(
             request.db,
             request.context.keys,
-            platforms_of(request),
+            require_platforms(request),
             request.organization,
             connection.id,
             request.form.text("installation_id"),
@@ -112,7 +112,7 @@ async def change_signing(request: PageRequest) -> Response:
         is_new_key=request.form.flag("new_key"),
     )
     async with page_timeout(connection.name, "Add the key to the account yourself."):
-        change = await register_key(platforms_of(request), changed, page_retry_budget())
+        change = await register_key(require_platforms(request), changed, page_retry_budget())
     return await detail_page(request, change.connection, signing_change=change)
 
 
@@ -131,7 +131,7 @@ async def remove(request: PageRequest) -> Response:
     # A platform that is away does not keep the connection from being removed.
     with contextlib.suppress(Problem):
         async with page_timeout(connection.name, ""):
-            platforms = platforms_of(request)
+            platforms = require_platforms(request)
             left = await remove_hooks_of_connection(request.db, platforms, connection.id)
     await remove_connection(request.db, request.organization, connection.id)
     banner = f"{connection.name} was removed. Revoke its credential on {connection.url}."
@@ -199,7 +199,7 @@ async def _check(request: PageRequest, connection: Connection) -> Account:
     try:
         async with page_timeout(connection.name, "Try again later."):
             return await check_connection(
-                request.db, platforms_of(request), connection.id, page_retry_budget()
+                request.db, require_platforms(request), connection.id, page_retry_budget()
             )
     except Problem as problem:
         if problem.code == "forge_unavailable":

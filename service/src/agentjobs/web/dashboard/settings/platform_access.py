@@ -18,7 +18,7 @@ MAX_SECONDS = 10.0
 _RETRY_SECONDS = 7.0
 
 
-def platforms_of(request: PageRequest) -> Platforms:
+def require_platforms(request: PageRequest) -> Platforms:
     if request.context.platforms is None:
         raise Problem(
             "unavailable", "This service cannot reach any platform. Contact the operator."
@@ -42,7 +42,7 @@ async def page_timeout(name: str, advice: str) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def session_of(request: PageRequest) -> AsyncIterator[aiohttp.ClientSession]:
+async def open_session(request: PageRequest) -> AsyncIterator[aiohttp.ClientSession]:
     """An HTTP session with the operator's network settings."""
     allowed = AllowList.parse(request.settings.egress_allow)
     async with new_session(allowed, request.settings.ca_file) as session:

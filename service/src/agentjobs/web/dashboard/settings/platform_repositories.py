@@ -18,7 +18,7 @@ from agentjobs.web.dashboard.settings.platform import PATH, require_connection
 from agentjobs.web.dashboard.settings.platform_access import (
     page_retry_budget,
     page_timeout,
-    platforms_of,
+    require_platforms,
 )
 from agentjobs.web.dashboard.text_filters import counted
 from agentjobs_runtime.problems import Problem
@@ -45,7 +45,7 @@ async def connect(request: PageRequest) -> Response:
     async with page_timeout(connection.name, "Some may be connected already; see Repositories."):
         connected = await connect_repositories(
             request.db,
-            platforms_of(request),
+            require_platforms(request),
             request.organization,
             connection.id,
             names or None,
@@ -114,7 +114,7 @@ async def _list_available(
     async with page_timeout(name, _TIMEOUT_ADVICE):
         return await list_available(
             request.db,
-            platforms_of(request),
+            require_platforms(request),
             request.organization,
             connection_id,
             page_retry_budget(),

@@ -13,7 +13,7 @@ from agentjobs.web.dashboard.settings.platform import PATH, detail_page
 from agentjobs.web.dashboard.settings.platform_access import (
     page_retry_budget,
     page_timeout,
-    platforms_of,
+    require_platforms,
 )
 from agentjobs.web.dashboard.settings.platform_text import PLATFORMS, errors_by_field
 from agentjobs_runtime.problems import Problem
@@ -40,7 +40,7 @@ async def add(request: PageRequest) -> Response:
         checked = await verify_and_add(
             request.db,
             request.context.keys,
-            platforms_of(request),
+            require_platforms(request),
             request.organization,
             new,
             page_retry_budget(),

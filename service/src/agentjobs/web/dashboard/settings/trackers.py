@@ -13,9 +13,9 @@ from agentjobs.tickets.verify import check_tracker, verify_and_add, verify_and_r
 from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.platform_access import (
+    open_session,
     page_retry_budget,
     page_timeout,
-    session_of,
 )
 from agentjobs_runtime.problems import Problem
 
@@ -58,7 +58,7 @@ async def add_issues(request: PageRequest) -> Response:
 async def add_jira(request: PageRequest) -> Response:
     form_values = request.form.fill(_FormValues)
     new = _new(form_values, request.form.text("token"))
-    async with page_timeout("Jira", "Nothing was added."), session_of(request) as session:
+    async with page_timeout("Jira", "Nothing was added."), open_session(request) as session:
         added, known_as = await verify_and_add(
             request.db,
             request.context.keys,
@@ -75,7 +75,7 @@ async def add_jira(request: PageRequest) -> Response:
 async def check(request: PageRequest) -> Response:
     tracker = await _tracker(request)
     try:
-        async with page_timeout(tracker.name, "Try again later."), session_of(request) as session:
+        async with page_timeout(tracker.name, "Try again later."), open_session(request) as session:
             _, known_as = await check_tracker(
                 request.db,
                 request.context.keys,
@@ -109,7 +109,7 @@ async def replace_token(request: PageRequest) -> Response:
     tracker = await _tracker(request)
     async with (
         page_timeout(tracker.name, "The old token is still in use."),
-        session_of(request) as session,
+        open_session(request) as session,
     ):
         _, known_as = await verify_and_replace(
             request.db,
@@ -158,7 +158,7 @@ async def show(
 ) -> Response:
     """`open_form` is the form with an error, which stays open."""
     is_jira = open_form == "jira"
-    configured = await trackers.trackers_of(request.db, request.organization_id)
+    configured = await trackers.load_trackers(request.db, request.organization_id)
     errors = dict.fromkeys(_FIELD_OF.values(), "")
     if problem is not None and is_jira and problem.code in _FIELD_OF:
         errors[_FIELD_OF[problem.code]] = problem.message

@@ -106,14 +106,14 @@ def _pieces(text: str, language: Lexer, deadline: float) -> Iterator[tuple[str, 
     for _, kind, value in language.get_tokens_unprocessed(text):
         if time.thread_time() > deadline:
             raise TimeoutError
-        yield _class_of(kind), value
+        yield _find_class(kind), value
 
 
 @cache
-def _class_of(kind: _TokenType) -> str:
+def _find_class(kind: _TokenType) -> str:
     short = STANDARD_TYPES.get(kind)
     if short is None:
-        return _class_of(kind.parent) if kind.parent is not None else ""
+        return _find_class(kind.parent) if kind.parent is not None else ""
     return _CLASSES.get(short) or _CLASSES.get(short[:1], "")
 
 

@@ -17,7 +17,7 @@ _MAX_BACK_LENGTH = 2_000
 
 async def fix(request: PageRequest) -> Response:
     finding_id = require_finding_id(request)
-    before = page_of(request.form.text("advisory"), request.form.text("back"))
+    before = form_page(request.form.text("advisory"), request.form.text("back"))
     try:
         await fix_package(request.context.jobs, request.viewer.caller, finding_id)
     except Problem as problem:
@@ -34,7 +34,7 @@ def require_finding_id(request: PageRequest) -> str:
     return finding_id
 
 
-def page_of(advisory: str, back: str) -> str:
+def form_page(advisory: str, back: str) -> str:
     """The page that a form is on: an advisory, or the list with its filters."""
     if advisory:
         return f"{PATH}/{quote(advisory[:200], safe='')}"

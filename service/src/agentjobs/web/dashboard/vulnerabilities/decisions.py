@@ -17,7 +17,7 @@ from agentjobs.advisories.packages import findings_of_package
 from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.vulnerabilities.actions import page_of, require_finding_id
+from agentjobs.web.dashboard.vulnerabilities.actions import form_page, require_finding_id
 from agentjobs.web.dashboard.vulnerabilities.query import PATH
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.problems import Problem
@@ -83,7 +83,7 @@ async def reopen_package(request: PageRequest) -> Response:
 
 
 def _page_before(request: PageRequest) -> str:
-    return page_of(request.form.text("advisory"), request.form.text("back"))
+    return form_page(request.form.text("advisory"), request.form.text("back"))
 
 
 async def _findings(request: PageRequest) -> list[FindingView]:
@@ -129,7 +129,7 @@ async def _page(
         values=values,
         reason_options=[(name, name.replace("_", " ").capitalize()) for name in REASONS],
         period_options=[(value, label.capitalize()) for value, label in _PERIODS.items()],
-        cancel=page_of(values["advisory"], values["back"]),
+        cancel=form_page(values["advisory"], values["back"]),
         max_note=MAX_NOTE_LENGTH,
     )
 

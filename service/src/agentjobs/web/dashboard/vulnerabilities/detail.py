@@ -14,7 +14,6 @@ from agentjobs.advisories.findings import FindingView, list_findings
 from agentjobs.advisories.lookup import AffectedPackage, Vulnerability, find_vulnerability
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
 from agentjobs.web.dashboard.vulnerabilities.lines import live_topics, load_lines
@@ -70,7 +69,7 @@ async def show(request: PageRequest) -> Response:
         "vulnerabilities/detail.html",
         advisory=advisory,
         **await _affected(request, findings),
-        live=f"{prefix_of(request.settings)}{PATH}/{quote(name, safe='')}/stream",
+        live=f"{request.settings.public_path}{PATH}/{quote(name, safe='')}/stream",
     )
 
 

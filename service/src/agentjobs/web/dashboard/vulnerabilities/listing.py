@@ -11,7 +11,6 @@ from agentjobs.advisories.lookup import find_vulnerability
 from agentjobs.advisories.packages import list_packages
 from agentjobs.web.dashboard.live import live_fragments
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.pages import prefix_of
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
@@ -29,21 +28,21 @@ from agentjobs.web.dashboard.vulnerabilities.query import (
     Query,
     read_query,
 )
-from agentjobs_dependencies.advisories.severity import LEVELS, label_of
+from agentjobs_dependencies.advisories.severity import LEVELS, format_level
 
 _PER_PAGE = 50
 
 
 async def show(request: PageRequest) -> Response:
     query = read_query(request.query_param)
-    page_url = prefix_of(request.settings) + PATH
+    page_url = request.settings.public_path + PATH
     return await request.render(
         "vulnerabilities/list.html",
         **await _rows(request),
         files_options=FILES_OPTIONS,
         state_options=STATE_OPTIONS,
         imported_options=IMPORTED_OPTIONS,
-        severity_options=[("", "any"), *((level, label_of(level)) for level in LEVELS[::-1])],
+        severity_options=[("", "any"), *((level, format_level(level)) for level in LEVELS[::-1])],
         groups=[
             (label, query.address(page_url, group=group, after=""), query.group == group)
             for group, label in (("", "Packages"), ("advisory", "Advisories"))
@@ -61,7 +60,7 @@ async def stream(request: PageRequest) -> Response:
 async def _rows(request: PageRequest) -> dict[str, Any]:
     query = read_query(request.query_param)
     repo_choice = await load_repo_choice(request, query.repo)
-    page_url = prefix_of(request.settings) + PATH
+    page_url = request.settings.public_path + PATH
     repo_id = None if repo_choice.repo is None else repo_choice.repo.id
     counts = await count_findings(request.db, request.organization_id, repo_id=repo_id)
     lines, last = await _lines(request, query, repo_id, is_empty=bool(query.repo and not repo_id))

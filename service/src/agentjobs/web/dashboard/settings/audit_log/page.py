@@ -8,7 +8,7 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.audit_log.csv_export import MAX_ROWS, export_csv
-from agentjobs.web.dashboard.settings.audit_log.query import AuditQuery, filter_of, read_query
+from agentjobs.web.dashboard.settings.audit_log.query import AuditQuery, build_filter, read_query
 from agentjobs.web.dashboard.settings.audit_log.text import (
     GROUPS,
     describe_action,
@@ -35,7 +35,7 @@ class _Line(msgspec.Struct, frozen=True):
 async def show(request: PageRequest) -> Response:
     query = read_query(request)
     try:
-        audit_filter = filter_of(query, request.zone)
+        audit_filter = build_filter(query, request.zone)
     except Problem as problem:
         return await _page(request, query, [], problem=problem)
     if request.query_param("format") == "csv":

@@ -49,7 +49,7 @@ def read_query(request: PageRequest) -> AuditQuery:
     )
 
 
-def filter_of(query: AuditQuery, zone: tzinfo) -> AuditFilter:
+def build_filter(query: AuditQuery, zone: tzinfo) -> AuditFilter:
     """Raises Problem for an invalid date."""
     since, until = between_days(query.since, query.until, zone)
     return AuditFilter(
