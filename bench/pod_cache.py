@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from agentjobs_kubernetes.layer_cache import record_of
+from agentjobs_kubernetes.layer_cache import record_path
 from agentjobs_kubernetes.sandbox import KubernetesSandbox
 from agentjobs_runtime.sandboxes.directories import HOME
 from bench.pod_files import write_tree
@@ -62,7 +62,7 @@ async def _measure(cluster: Cluster, directory: Path, layers: dict[str, Path]) -
     async with _sandboxes(cluster, directory) as (sending, caching):
         for lower in layers.values():
             await _first_output(caching, directory, lower)
-            await eventually(record_of(lower).exists, _STORE_SECONDS)
+            await eventually(record_path(lower).exists, _STORE_SECONDS)
         for _, (name, lower), link in itertools.product(range(ROUNDS), layers.items(), LINKS):
             for way, sandbox in (("sent", sending), ("cached", caching)):
                 with _limited_link(cluster, link):

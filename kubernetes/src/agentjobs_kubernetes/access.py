@@ -16,7 +16,7 @@ PERMISSIONS: Mapping[tuple[str, str], Sequence[str]] = {
     ("", "secrets"): ("create",),
     ("networking.k8s.io", "networkpolicies"): ("get", "create", "update"),
 }
-# Of the cluster itself; nobody else keeps something in them.
+# Secrets of the cluster itself, which hold nothing of others.
 _OWN_SECRET_TYPES = ("kubernetes.io/service-account-token",)
 
 
@@ -53,7 +53,7 @@ async def foreign_secrets(cluster: Cluster) -> list[str]:
 
     async def list_secrets() -> list[str]:
         secrets = cluster.client.list(Secret, namespace=cluster.settings.namespace)
-        return sorted([str(_name(each)) async for each in secrets if not _is_own(each)])
+        return sorted([str(_name(secret)) async for secret in secrets if not _is_own(secret)])
 
     return await cluster.call(list_secrets, "list secrets")
 

@@ -17,7 +17,7 @@ from agentjobs_kubernetes.labels import MANAGER
 from agentjobs_runtime.safe_text import single_line
 from agentjobs_worker.sandbox.protocol import SandboxUnavailable
 
-# Of a single request; a watch has none.
+# For a single request; a watch has none.
 _TIMEOUT_SECONDS = 15.0
 # lightkube does not check what a kubeconfig contains, so these errors are not in words.
 _SHAPE_ERRORS = (LookupError, TypeError, AttributeError, AssertionError, RecursionError)

@@ -48,12 +48,12 @@ def is_refusal(error: Exception) -> bool:
     code = status_code(error)
     if code != 403:
         return code == 401
-    return not _has_body(error) or _NOT_PERMITTED.search(message_of(error)) is not None
+    return not _has_body(error) or _NOT_PERMITTED.search(read_message(error)) is not None
 
 
 def is_temporary_refusal(error: Exception) -> bool:
     return status_code(error) == 403 and any(
-        text in message_of(error) for text in _TEMPORARY_REFUSALS
+        text in read_message(error) for text in _TEMPORARY_REFUSALS
     )
 
 
@@ -67,7 +67,7 @@ def retry_after(error: Exception) -> float:
     return 0
 
 
-def message_of(error: Exception) -> str:
+def read_message(error: Exception) -> str:
     if isinstance(error, ApiError):
         return error.status.message or error.status.reason or "no message"
     if isinstance(error, httpx2.HTTPStatusError):
@@ -79,7 +79,7 @@ def message_of(error: Exception) -> str:
 
 def explain(error: Exception, action: str, namespace: str) -> SandboxError:
     """`action` is what was tried, such as "create a pod"."""
-    code, message = status_code(error), message_of(error)
+    code, message = status_code(error), read_message(error)
     if code == 401:
         return SandboxUnavailable(
             f"the Kubernetes API server does not accept this worker's credential: {message}. "

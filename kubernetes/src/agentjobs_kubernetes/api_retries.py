@@ -12,7 +12,7 @@ from agentjobs_kubernetes.api_errors import (
     is_outage,
     is_refusal,
     is_temporary_refusal,
-    message_of,
+    read_message,
     retry_after,
 )
 from agentjobs_worker.sandbox.protocol import SandboxLost
@@ -83,5 +83,5 @@ def _note(error: Exception, action: str, backoff: Backoff, on_waiting: OnWaiting
 
 def describe_outage(error: Exception) -> str:
     if is_temporary_refusal(error):
-        return message_of(error)
-    return f"the Kubernetes API server does not answer ({message_of(error)})"
+        return read_message(error)
+    return f"the Kubernetes API server does not answer ({read_message(error)})"

@@ -1,7 +1,7 @@
 """Streams over a shared connection, each with its own flow control.
 
 The peer may send what it has credit for, so a slow reader costs at most one window of memory and
-delays nobody else. Knows nothing of what the streams carry.
+delays no other. Knows nothing of what the streams carry.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class ConnectionLost(Exception):
 
 
 class ChannelClosed(ConnectionLost):
-    """The peer closed this channel before its end; the connection goes on."""
+    """The peer closed this channel before its end; the connection stays open."""
 
 
 class Carrier(Protocol):
@@ -119,7 +119,7 @@ class Channel:
         self._sendable.set()
 
     def fail(self, error: ConnectionLost) -> None:
-        """Drops what nobody has read."""
+        """Drops what was not read."""
         if self._error is None:
             self._error = error
         self._connection.unread_bytes -= self._unread_bytes

@@ -22,7 +22,7 @@ from agentjobs_kubernetes.pod_watch import PodWatch
 from agentjobs_kubernetes.pods import PodRequest, pod_manifest
 from agentjobs_worker.sandbox.protocol import SandboxError
 
-# Then the deletion goes on in the background.
+# Afterwards the deletion continues in the background.
 _DELETE_WAIT_SECONDS = 2.0
 
 R = TypeVar("R", bound=Pod | Secret)
@@ -74,13 +74,13 @@ class Cluster:
 
     @property
     def own_namespace(self) -> str:
-        """Of the pod that this runs in; empty outside the cluster."""
+        """The namespace of the pod that this runs in; empty outside the cluster."""
         config = self.client.config
         return config.namespace if config.fname is None else ""
 
     @property
     def used_pods(self) -> set[str]:
-        """Those that this process created and did not delete, or that it follows."""
+        """Pods that this process created and did not delete, or that it follows."""
         return self._created_pods | self._watch.followed_pods
 
     async def create_pod(self, request: PodRequest, on_waiting: OnWaiting | None = None) -> str:
@@ -109,11 +109,11 @@ class Cluster:
         return self._watch.follow(name)
 
     async def delete_pod(self, name: str) -> None:
-        """Returns after two seconds at most; if the API server is away, the attempts go on."""
+        """Returns after two seconds at most; the attempts continue if the API server is away."""
         await asyncio.wait({self._start(self._delete(name))}, timeout=_DELETE_WAIT_SECONDS)
 
     async def find_pods(self, labels: Mapping[str, str]) -> list[PodState]:
-        """Of all workers. Raises as `create_pod` does."""
+        """Pods of all workers. Raises as `create_pod` does."""
         selector: LabelSelector = {name: label_value(value) for name, value in labels.items()}
         selector[MANAGED_BY] = MANAGER
 
@@ -130,7 +130,7 @@ class Cluster:
             except httpx2.HTTPStatusError as error:
                 if status_code(error) != 409:
                     raise
-                # An earlier attempt created it: nobody else chooses the same name.
+                # An earlier attempt created it: names are unique.
                 if isinstance(resource, Secret):
                     return resource
                 assert resource.metadata is not None

@@ -32,7 +32,7 @@ ACK_SECONDS = 0.08
 MAX_UNACKNOWLEDGED_BYTES = 4 * 1024 * 1024
 # Enough for the baseline of a huge tree, which is taken when a command starts.
 REQUEST_SECONDS = 300.0
-# Far more than a supervisor has to say, but not enough to occupy a worker.
+# Far more than a supervisor sends, but not enough to occupy a worker.
 MAX_MESSAGES = 1_000
 MAX_MESSAGES_PER_SECOND = 100.0
 

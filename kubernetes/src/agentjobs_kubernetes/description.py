@@ -16,7 +16,7 @@ from agentjobs_kubernetes.network_probe import probe_network
 from agentjobs_kubernetes.sandbox import KubernetesSandbox
 from agentjobs_worker.sandbox.protocol import SandboxDescription, SandboxError
 
-# Whoever runs the command waits for it.
+# The user of the command waits for it.
 _ACCESS_SECONDS = 20.0
 _MAX_NAMED = 5
 _NO_USER_NAMESPACES = (

@@ -53,7 +53,7 @@ class Received:
 
 
 class _Response(msgspec.Struct, frozen=True):
-    """Of `archive`."""
+    """The response of `archive`."""
 
     entries: int = 0
     used_bytes: int = 0

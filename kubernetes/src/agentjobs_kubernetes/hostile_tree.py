@@ -33,7 +33,7 @@ class HostileTree:
     def __init__(self, directory: str, lower: str = "") -> None:
         self._root = os.open(directory, _DIRECTORY_FLAGS)
         self._lower = os.fsencode(lower)
-        # Without an entry of their own, so that nobody else counts them.
+        # These have no entry of their own, so they are counted here.
         self.created_parents = 0
         # The parents of the last path, below the root.
         self._names: list[bytes] = []

@@ -1,7 +1,7 @@
 """Archives of layers on a volume of the cluster, which pods unpack instead of receiving them.
 
 A record beside the lower directory of a layer names its archive. Without one, or if the archive is
-gone, the layer is sent as ever, and stored afterwards for the next pod.
+gone, the layer is sent, and stored afterwards for the next pod.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class LayerCache:
         self._tasks: dict[Path, asyncio.Task[None]] = {}
         self._turn = asyncio.Lock()
         self._paused_until = 0.0
-        # Those that are too small, or failed.
+        # Lower directories that are too small to store, or could not be stored.
         self._skipped_until: dict[Path, float] = {}
 
     async def close(self) -> None:
@@ -90,7 +90,7 @@ class LayerCache:
         for layer in task.layers:
             if str(layer.inside) in missing:
                 with contextlib.suppress(OSError):
-                    record_of(layer.lower).unlink()
+                    record_path(layer.lower).unlink()
             if self._should_store(layer):
                 self._tasks[layer.lower] = asyncio.create_task(self._store_layer(layer.lower, task))
 
@@ -103,7 +103,7 @@ class LayerCache:
             async with self._turn:
                 if await asyncio.to_thread(_is_large, lower):
                     archive = await self._store_archive(lower, task)
-                    record_of(lower).write_bytes(msgspec.json.encode(archive))
+                    record_path(lower).write_bytes(msgspec.json.encode(archive))
                     return
         except (SandboxError, RequestFailed, ConnectionLost, OSError) as error:
             _log.warning("the layer %s is not cached: %s", lower, error)
@@ -123,7 +123,7 @@ class LayerCache:
 
     def _archive(self, layer: Layer) -> Archive | None:
         try:
-            archive = msgspec.json.decode(record_of(layer.lower).read_bytes(), type=Archive)
+            archive = msgspec.json.decode(record_path(layer.lower).read_bytes(), type=Archive)
         except (OSError, msgspec.MsgspecError):
             return None
         return archive if archive.claim == self._claim else None
@@ -152,7 +152,7 @@ class _DigestingChannel:
         self._channel.close()
 
 
-def record_of(lower: Path) -> Path:
+def record_path(lower: Path) -> Path:
     return lower.with_name(f"{lower.name}{_SUFFIX}")
 
 

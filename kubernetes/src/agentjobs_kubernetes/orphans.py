@@ -72,6 +72,6 @@ async def sweep_regularly(cluster: Cluster, names_to_keep: Callable[[], Collecti
         try:
             await delete_orphans(cluster, names_to_keep())
             await ensure_network_policy(cluster)
-        except Exception as error:  # noqa: BLE001 - it must go on for as long as the worker runs
+        except Exception as error:  # noqa: BLE001 - it must run as long as the worker
             _log.warning("The namespace of agents was not checked: %s", error)
         await asyncio.sleep(_SWEEP_SECONDS)

@@ -106,7 +106,7 @@ class PodConnection:
         """Count it, and wait a little before the next one."""
         is_short = asyncio.get_running_loop().time() - self._connected_at < SHORT_CONNECTION_SECONDS
         self._short_connections = self._short_connections + 1 if is_short else 0
-        reason = supervisor.lost.result() if supervisor.lost.done() else "it does not go on"
+        reason = supervisor.lost.result() if supervisor.lost.done() else "it does not respond"
         _log.warning("The connection to the pod %s has ended: %s", self.pod.state.name, reason)
         self.close()
         if self._short_connections > MAX_SHORT_CONNECTIONS:

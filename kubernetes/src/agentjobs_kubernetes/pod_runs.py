@@ -36,7 +36,7 @@ from agentjobs_worker.sandbox.protocol import (
 
 _log = logging.getLogger(__name__)
 
-# No command is alive by then, so nobody has to wait long.
+# No command is alive by then.
 _DELETE_SECONDS = 0.5
 # How long the records of an earlier worker count, beyond the life of its pods.
 _RECORD_MARGIN_SECONDS = 60.0
@@ -166,7 +166,7 @@ class PodRuns:
             await run.stop(fetches_artifacts=fetches_artifacts)
             await pod.close()
         finally:
-            # Goes on in the background, also if the API server is away.
+            # Continues in the background, also if the API server is away.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DELETE_SECONDS):
                     await self.cluster.delete_pod(name)
@@ -210,7 +210,7 @@ class PodRuns:
         """Whatever an earlier claim of the job has left must not run beside this command."""
         if owner is None or not owner.job_id:
             return
-        self._records.remove_of(owner.job_id, owner.step)
+        self._records.remove_step(owner.job_id, owner.step)
         await delete_superseded(self.cluster, owner, self._active | self._records.pods())
 
     def pods_to_keep(self) -> set[str]:

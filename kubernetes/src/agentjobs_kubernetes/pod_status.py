@@ -23,7 +23,7 @@ _START_REASONS = (
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
     *("ContainerCannotRun", "StartError"),
 )
-# What registries and runtimes say when another attempt will hardly help.
+# Messages of registries and runtimes after which a retry rarely helps.
 _PERMANENT_PULL_ERRORS = (
     *("not found", "notfound", "manifest unknown", "name unknown", "unauthorized"),
     *("authentication required", "authorization failed", "denied", "forbidden"),
@@ -120,7 +120,8 @@ class _Problem:
 def pod_state(pod: Pod) -> PodState:
     metadata, status = pod.metadata or ObjectMeta(), pod.status or core.PodStatus()
     phase = status.phase or "Pending"
-    agent = next((each for each in _containers(status) if each.name == AGENT_CONTAINER), None)
+    containers = _containers(status)
+    agent = next((container for container in containers if container.name == AGENT_CONTAINER), None)
     problem = _find_problem(pod, status)
     state = PodState(
         name=metadata.name or "",

@@ -15,7 +15,7 @@ from agentjobs_kubernetes.api_errors import (
     API_ERRORS,
     explain,
     is_refusal,
-    message_of,
+    read_message,
     status_code,
 )
 from agentjobs_kubernetes.api_retries import Backoff
@@ -142,7 +142,7 @@ class PodWatch:
     async def _pause(self, backoff: Backoff, error: Exception) -> None:
         delay = min(backoff.next_delay(error), _MAX_PAUSE_SECONDS)
         if backoff.failures in _NOTED_FAILURES:
-            _log.warning("The watch of pods is interrupted: %s", message_of(error))
+            _log.warning("The watch of pods is interrupted: %s", read_message(error))
             if is_refusal(error):
                 self._refuse(str(explain(error, "watch pods", self._namespace)))
         await asyncio.sleep(delay)

@@ -1,4 +1,4 @@
-"""The pod of one command, as Kubernetes creates it. Talks to nobody."""
+"""The pod of one command, as Kubernetes creates it. Sends no requests."""
 
 import ipaddress
 import math
@@ -38,7 +38,7 @@ _SUPERVISOR_MEMORY = 64 * _MIB
 # Few agents need all that they may use. A node that runs out of space evicts those that use more
 # than this first, and they run again.
 _MAX_STORAGE_REQUEST = 2 * GIB
-# Of the cache's files, because each pod may have another user.
+# The group of the cache's files, because each pod may have another user.
 _CACHE_GROUP = 10_001
 _UNLIMITED_MEMORY_REQUEST = 256 * _MIB
 _UNLIMITED_CPU_REQUEST = "100m"
@@ -77,7 +77,7 @@ class PodRequest:
     has_home_on_disk: bool = False
     # Unpacked before the supervisor starts, as far as the cache has them.
     cached: tuple[CachedLayer, ...] = ()
-    # Only for a pod that runs nobody's command.
+    # Only for a pod that runs no job's command.
     writes_cache: bool = False
     # None: as the cluster has decided for all.
     has_user_namespace: bool | None = None
@@ -278,6 +278,8 @@ def _tolerations(
     tolerations: Iterable[Mapping[str, str | int]],
 ) -> list[core.Toleration] | None:
     try:
-        return [msgspec.convert(dict(each), core.Toleration) for each in tolerations] or None
+        return [
+            msgspec.convert(dict(toleration), core.Toleration) for toleration in tolerations
+        ] or None
     except msgspec.ValidationError as error:
         raise SandboxError(f"a toleration of the agent is not valid: {error}") from error

@@ -39,7 +39,7 @@ class RunRecords:
         with contextlib.suppress(OSError):
             self._path(pod).unlink(missing_ok=True)
 
-    def remove_of(self, job_id: str, step: str) -> None:
+    def remove_step(self, job_id: str, step: str) -> None:
         for run in self._load():
             if (run.job_id, run.step) == (job_id, step):
                 self.remove(run.pod)

@@ -38,7 +38,7 @@ from agentjobs_worker.sandbox.protocol import (
 from agentjobs_worker.sandbox.start_script import check_command
 from agentjobs_worker.sandbox.trials import trial
 
-# Of a trial: whoever starts a worker waits for it.
+# The time of a trial: the operator who starts a worker waits for it.
 _MAX_TRIAL_SECONDS = 120.0
 _MAX_CHECK_SECONDS = 240.0
 # An API server that is restarted or busy may take a moment.

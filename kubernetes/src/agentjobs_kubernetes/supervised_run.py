@@ -1,6 +1,6 @@
 """One command in a pod, from the first connection until its results are here.
 
-A lost connection changes nothing: after the next one, the supervisor's state says how to go on.
+A lost connection changes nothing: after the next one, the supervisor's state says how to continue.
 """
 
 import asyncio
@@ -193,7 +193,7 @@ class SupervisedRun:
         self._started_at = time.monotonic() - max(0.0, time.time() - unix_time)
 
     def _report_of_pod(self, state: PodState) -> SandboxReport:
-        """Of a pod that the cluster ended. Raises SandboxError if the command is not to blame."""
+        """For a pod that the cluster ended. Raises SandboxError if the command is not to blame."""
         limits = self._task.limits
         if state.is_oom_killed:
             return self._report(exceeded=limits.memory_text)

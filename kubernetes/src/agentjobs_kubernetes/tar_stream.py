@@ -24,7 +24,7 @@ _OCTAL = re.compile(rb" *([0-7]+)[ \0]*")
 _ZEROS = bytes(BLOCK_BYTES)
 # Until 2100: a file system may not store a later date.
 _MAX_DATE = 4_102_444_800
-# Of zeros after the end: whoever writes records fills the last one.
+# Zeros after the end: programs that write records fill the last one.
 _MAX_PADDING_BYTES = 1024 * 1024
 _MAX_SHOWN_CHARACTERS = 200
 
@@ -69,7 +69,7 @@ class TarStream:
         self._check_end()
 
     def content(self) -> Iterator[bytes]:
-        """Of the file that was the last entry."""
+        """The content of the file that was the last entry."""
         while self._unread:
             chunk = self._read(min(self._unread, CHUNK_BYTES))
             self._unread -= len(chunk)
@@ -126,7 +126,7 @@ class TarStream:
     def _check_end(self) -> None:
         padding = self._stream.read(_MAX_PADDING_BYTES)
         if padding.strip(b"\0") or len(padding) == _MAX_PADDING_BYTES:
-            raise ArchiveRefused("it goes on after its end")
+            raise ArchiveRefused("it continues after its end")
 
     def _read(self, size: int) -> bytes:
         data = self._stream.read(size)
@@ -171,7 +171,7 @@ def _size(field: bytes) -> int:
 
 
 def _date(field: bytes) -> int:
-    """Of any file: a strange one is harmless."""
+    """The modification time of an entry: a wrong one is harmless."""
     if field[0] == 0xFF:
         return 0
     return min(_size(field), _MAX_DATE)

@@ -17,7 +17,7 @@ from agentjobs_worker.sandbox.protocol import SandboxError
 CHUNK_BYTES = 64 * 1024
 _TAR = (
     *("tar", "--create", "--file=-", "--format=gnu", "--hard-dereference"),
-    # Names of the worker's users are nobody's business.
+    # The pod must not see the names of the worker's users.
     *("--numeric-owner", "--owner=0", "--group=0"),
     f"--blocking-factor={CHUNK_BYTES // 512}",
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentjobs_kubernetes import layer_cache
-from agentjobs_kubernetes.layer_cache import record_of
+from agentjobs_kubernetes.layer_cache import record_path
 from agentjobs_runtime.sandboxes.directories import HOME, WORKSPACE
 from tests.support.kubernetes.memory_cluster import MemoryCluster, memory_cluster
 from tests.support.kubernetes.pod_sandbox import pod_sandbox
@@ -55,8 +55,8 @@ async def harness(
 async def store(harness: SandboxHarness, lower: Path) -> dict[str, Any]:
     """The record of the archive, which the first run leaves in the background."""
     await harness.run("true", layers=(harness.layer(HOME, lower, BUILDER),))
-    await eventually(record_of(lower).exists, STORE_SECONDS)
-    record: dict[str, Any] = json.loads(record_of(lower).read_bytes())
+    await eventually(record_path(lower).exists, STORE_SECONDS)
+    record: dict[str, Any] = json.loads(record_path(lower).read_bytes())
     return record
 
 
@@ -102,7 +102,7 @@ async def test_a_damaged_archive_is_not_used_and_replaced(
     report = await harness.shell("cat ~/kept", layers=(harness.layer(HOME, lower, BUILDER),))
     assert report.last_lines == "right"
     await eventually(lambda: archive.exists() and archive.read_bytes() == right, STORE_SECONDS)
-    await eventually(record_of(lower).exists, STORE_SECONDS)
+    await eventually(record_path(lower).exists, STORE_SECONDS)
 
 
 async def test_a_volume_that_cannot_be_written_means_no_cache(
@@ -115,4 +115,4 @@ async def test_a_volume_that_cannot_be_written_means_no_cache(
         assert (await harness.shell("cat ~/kept", layers=layers)).last_lines == "kept"
     await eventually(lambda: "is not cached" in caplog.text, STORE_SECONDS)
     assert "permission denied" in caplog.text
-    assert not record_of(lower).exists()
+    assert not record_path(lower).exists()

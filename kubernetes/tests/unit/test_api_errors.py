@@ -10,7 +10,7 @@ from agentjobs_kubernetes.api_errors import (
     explain,
     is_outage,
     is_refusal,
-    message_of,
+    read_message,
     retry_after,
     status_code,
 )
@@ -65,7 +65,7 @@ def answer(
 )
 def test_what_passes_is_waited_for(error: Exception) -> None:
     assert is_outage(error)
-    assert message_of(error)
+    assert read_message(error)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_does_not_pass_is_explained(
 
 def test_the_content_type_may_have_parameters() -> None:
     error = answer(403, RBAC, content_type="application/json; charset=utf-8")
-    assert message_of(error) == RBAC
+    assert read_message(error) == RBAC
     assert is_refusal(error)
 
 

@@ -106,8 +106,8 @@ REFUSED = {
     "huge name": (member(b"x", kind=b"L", size=b"\x80" + b"\xff" * 11) + END, "too long"),
     "endless target": (long_name(b"x" * 5000, kind=b"K") + member(b"x") + END, "too long"),
     "long part": (long_name(b"x" * 256) + member(b"x") + END, "name that is too long"),
-    "more after the end": (END + member(b"x"), "goes on"),
-    "endless end": (bytes(4 * 1024**2), "goes on"),
+    "more after the end": (END + member(b"x"), "continues"),
+    "endless end": (bytes(4 * 1024**2), "continues"),
     "large file": (member(b"x", size=b"%011o\0" % (17 * 1024**2)) + END, "larger"),
 }
 

@@ -11,7 +11,7 @@ import pytest
 from agentjobs_kubernetes import layer_cache
 from agentjobs_kubernetes.cluster_settings import ClusterSettings
 from agentjobs_kubernetes.connection import Supervisor
-from agentjobs_kubernetes.layer_cache import Archive, LayerCache, record_of
+from agentjobs_kubernetes.layer_cache import Archive, LayerCache, record_path
 from agentjobs_kubernetes.pods import CachedLayer
 from agentjobs_runtime.sandboxes.directories import HOME
 from agentjobs_worker.sandbox.protocol import Layer, SandboxError, SandboxTask
@@ -66,7 +66,7 @@ def cache(pods: NoPods, claim: str = CLAIM) -> LayerCache:
 
 
 def save(lower: Path) -> None:
-    record_of(lower).write_bytes(msgspec.json.encode(ARCHIVE))
+    record_path(lower).write_bytes(msgspec.json.encode(ARCHIVE))
 
 
 async def finish() -> None:
@@ -82,7 +82,7 @@ async def test_only_what_was_stored_on_this_volume_is_looked_for(
     assert cache(pods).find(task) == (CACHED,)
     assert cache(pods, "other").find(task) == ()
     assert cache(pods, "").find(task) == ()
-    record_of(lower).write_text("{")
+    record_path(lower).write_text("{")
     assert cache(pods).find(task) == ()
 
 
@@ -118,7 +118,7 @@ async def test_an_archive_that_the_volume_lost_is_forgotten(
 ) -> None:
     save(lower)
     cache(pods).store_missing(task, (CACHED,), (str(HOME),))
-    assert record_of(lower).exists()
+    assert record_path(lower).exists()
     cache(pods).store_missing(task, (CACHED,), ())
-    assert not record_of(lower).exists()
+    assert not record_path(lower).exists()
     await finish()

@@ -71,7 +71,7 @@ class FreeSpace:
 
 
 def free_bytes(path: Path) -> int:
-    """Of the file system of a path, which may not exist yet."""
+    """The space of the file system of a path, which may not exist yet."""
     return disk_space(path).free_bytes
 
 
@@ -92,7 +92,7 @@ def explain_os_error(error: BaseException) -> str | None:
     """Which file system is full or read-only, and what to do; None if the error is another one."""
     if not isinstance(error, OSError):
         return None
-    # Of a copy, the second is the file that is written.
+    # When a file is copied, the second name is the file that is written.
     path = error.filename2 or error.filename
     if error.errno in NO_SPACE:
         return describe_full(path) if path else f"the disk is full: {error.strerror}"
@@ -100,7 +100,7 @@ def explain_os_error(error: BaseException) -> str | None:
 
 
 def explain_write_failure(path: Path) -> str | None:
-    """Why nothing can be written at a path: its file system is full or read-only.
+    """Why nothing can be written to a path: its file system is full or read-only.
 
     Programs report both in many ways, such as a file that cannot be opened.
     """
@@ -118,5 +118,7 @@ def explain_write_failure(path: Path) -> str | None:
 
 
 def _file_system(path: Path) -> os.statvfs_result:
-    """Of the closest directory that exists."""
-    return os.statvfs(next(each for each in (path, *path.absolute().parents) if each.exists()))
+    """Statistics for the closest directory that exists."""
+    return os.statvfs(
+        next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    )

@@ -27,7 +27,7 @@ os.register_at_fork(after_in_child=_stock.clear)
 
 
 def new_id(prefix: str) -> str:
-    """A new identifier such as `job_01jd…`. Those of one process sort by creation."""
+    """A new identifier such as `job_01jd…`. Identifiers of one process sort by creation."""
     global _last  # noqa: PLW0603 - identifiers are ordered across the whole process
     with _lock:
         fresh = (now_ms() << _RANDOM_BITS) | _random_bits()
@@ -60,7 +60,7 @@ def first_id_at(prefix: str, at_ms: int) -> str:
     return f"{prefix}_{_encode(at_ms << _RANDOM_BITS)}"
 
 
-def time_of(identifier: str) -> int:
+def creation_time_ms(identifier: str) -> int:
     """The creation time in milliseconds."""
     value = 0
     for digit in identifier[-_BODY_LENGTH:]:

@@ -31,7 +31,7 @@ _TYPE_MESSAGES = {
 }
 _COMPARISONS = {">=": "at least", "<=": "at most", ">": "greater than", "<": "less than"}
 _UNITS = {"str": ("be", " characters"), "array": ("have", " items")}
-# Of a key in the path of a fault.
+# The length of a key in the path of a fault.
 _MAX_KEY_CHARACTERS = 100
 _TYPE_ERROR = re.compile(r"Expected `(\w+)")
 _BOUND_ERROR = re.compile(r"Expected `(\w+)` (?:of length )?([<>]=?) ([0-9.e+-]+)")
@@ -98,12 +98,12 @@ def copy_fields(source: object, type_: type[View], **others: Any) -> View:
     return type_(**{name: getattr(source, name) for name in names}, **others)
 
 
-def fields_of(body: Mapping[str, Any], type_: type) -> dict[str, Any]:
+def select_fields(body: Mapping[str, Any], type_: type) -> dict[str, Any]:
     return {field.name: body[field.name] for field in _fields(type_) if field.name in body}
 
 
 @functools.cache
-def kinds_of(type_: type) -> Mapping[str, inspect.Type]:
+def field_types(type_: type) -> Mapping[str, inspect.Type]:
     """The types of the fields, without null and metadata."""
     return {field.name: field.kind for field in _fields(type_)}
 
@@ -118,7 +118,7 @@ def nested_names(type_: type) -> Mapping[str, tuple[str, ...]]:
     }
 
 
-def faults_of(body: Mapping[str, Any], type_: type) -> list[Fault]:
+def find_faults(body: Mapping[str, Any], type_: type) -> list[Fault]:
     """Every field of `body` that does not fit its declaration, in the order of the declarations.
 
     Fields without a declaration are accepted.
@@ -238,7 +238,7 @@ def _unwrap(info: inspect.Type) -> tuple[inspect.Type, dict[str, Any]]:
             extra |= info.extra or {}
             info = info.type
         elif isinstance(info, inspect.UnionType):
-            (info,) = (each for each in info.types if not isinstance(each, inspect.NoneType))
+            (info,) = (kind for kind in info.types if not isinstance(kind, inspect.NoneType))
         else:
             break
     if isinstance(info, inspect.ListType):

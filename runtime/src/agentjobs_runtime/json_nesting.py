@@ -6,7 +6,7 @@ MAX_NESTING = 64
 
 
 def nests_too_deep(value: Any, text: bytes) -> bool:
-    """Of a value that was decoded from `text`."""
+    """Whether a value that was decoded from `text` nests too deep."""
     # Counting brackets is cheap and excludes most texts.
     if text.count(b"{") + text.count(b"[") <= MAX_NESTING:
         return False

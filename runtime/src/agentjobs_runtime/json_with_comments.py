@@ -30,7 +30,7 @@ def decode_json_with_comments(content: bytes) -> Any:
 
 
 def _blank(match: re.Match[bytes]) -> bytes:
-    """Of the same length and with the same line ends, so that positions stay true."""
+    """Spaces of the same length with the same line ends, so that positions stay true."""
     return match[1] or _NOT_LINE_END.sub(b" ", match[0])
 
 

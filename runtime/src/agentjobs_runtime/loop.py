@@ -80,7 +80,7 @@ async def end_tasks(tasks: set[asyncio.Task[None]]) -> None:
         _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_SECONDS)
 
 
-async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
+async def wait_for_first(*waits: Coroutine[Any, Any, Any]) -> None:
     """Return when one of the coroutines has returned, and cancel the others."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:

@@ -77,4 +77,4 @@ class Unavailable(Exception):
 
 
 outages = OutageLog()
-"""Of this process."""
+"""The log of this process."""

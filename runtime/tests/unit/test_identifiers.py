@@ -1,7 +1,7 @@
 import os
 
 from agentjobs_runtime.clock import iso_utc, now_ms
-from agentjobs_runtime.identifiers import first_id_at, new_id, time_of
+from agentjobs_runtime.identifiers import creation_time_ms, first_id_at, new_id
 
 
 def test_later_identifiers_sort_after_earlier_ones() -> None:
@@ -18,9 +18,9 @@ def test_an_identifier_contains_its_type_and_time() -> None:
 
 def test_the_time_of_an_identifier_can_be_read_from_it() -> None:
     before = now_ms()
-    assert before <= time_of(new_id("job")) <= now_ms()
+    assert before <= creation_time_ms(new_id("job")) <= now_ms()
     for moment in (0, 1, 1_700_000_000_042, 2**48 - 1):
-        assert time_of(first_id_at("dlv", moment)) == moment
+        assert creation_time_ms(first_id_at("dlv", moment)) == moment
 
 
 def test_times_are_utc_with_milliseconds() -> None:

@@ -177,7 +177,7 @@ def test_a_restarted_worker_continues_an_agent_that_runs_once(
         "pr.review_requested",
     ]
     assert pull_requests(service) == 1
-    assert "the worker was restarted, and the agent goes on" in log
+    assert "the worker was restarted, and the agent continues" in log
     assert (log.count("slow starts on"), log.count("counted")) == (1, 1)
     # What the first worker had not acknowledged may come again.
     assert log.count("counting") in (1, 2)

@@ -32,7 +32,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
     @property
     def media_type(self) -> str:
-        return media_type_of(self.content)
+        return detect_media_type(self.content)
 
 
 class Artifacts(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Artifacts(msgspec.Struct, frozen=True):
 
 
 def read_artifacts(run_dir: Path) -> Artifacts:
-    """Blocking. Of the files in the directory itself, in the order of their names."""
+    """Blocking. Reads files in the directory itself, in the order of their names."""
     try:
         directory = os.open(run_dir / ARTIFACTS_DIRECTORY, _READ | os.O_DIRECTORY)
     except OSError:
@@ -55,7 +55,7 @@ def read_artifacts(run_dir: Path) -> Artifacts:
         os.close(directory)
 
 
-def media_type_of(content: bytes) -> str:
+def detect_media_type(content: bytes) -> str:
     """By the content: the name is the agent's choice."""
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"

@@ -70,7 +70,7 @@ class TicketText(msgspec.Struct, frozen=True):
 
 
 class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent may know of its job."""
+    """The details of a job that its agent may know."""
 
     job_id: str
     repo: str

@@ -1,4 +1,4 @@
-"""What an agent did, step by step, as its own events tell it. Knows nothing of storing it."""
+"""What an agent did, step by step, as its own events report it. Does not store anything."""
 
 from typing import Any, Literal
 
@@ -26,17 +26,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     cost_nanousd: int | None = None
 
 
-def state_of(*, failed: bool) -> StepState:
+def to_state(*, failed: bool) -> StepState:
     return "failed" if failed else "succeeded"
 
 
-def exit_code_of(value: Any) -> int | None:
+def to_exit_code(value: Any) -> int | None:
     """None for anything that no process can end with."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value if is_number and -(2**31) <= value < 2**32 else None
 
 
-def duration_of(start_ms: Any, end_ms: Any) -> int | None:
+def to_duration(start_ms: Any, end_ms: Any) -> int | None:
     """None if the times of an agent cannot be true."""
     if not isinstance(start_ms, int | float) or not isinstance(end_ms, int | float):
         return None

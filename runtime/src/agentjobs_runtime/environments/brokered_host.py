@@ -16,7 +16,7 @@ Kind = Literal["", "pip", "npm", "cargo", "go"]
 KINDS: tuple[Kind, ...] = ("pip", "npm", "cargo", "go")
 DEFAULT_METHODS = ("GET", "HEAD")
 MAX_LENGTH = 1_000
-"""Of a header without its secret, and of a path prefix."""
+"""The length of a header without its secret, and of a path prefix."""
 METHODS = (*DEFAULT_METHODS, "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 SECRET = "{secret}"  # noqa: S105 - a placeholder
 
@@ -158,7 +158,7 @@ def _form_refusal(path: str, prefix: str) -> str | None:
     if "" in segments[:-1]:
         return "the path contains '//'"
     # Java servers ignore what follows a semicolon, others spaces at the end.
-    if any(each and not each.partition(";")[0].strip(" .") for each in segments):
+    if any(segment and not segment.partition(";")[0].strip(" .") for segment in segments):
         return "the path contains '.' or '..'"
     if not f"{path}/".startswith(f"{prefix.rstrip('/')}/"):
         return f"only paths below {prefix} are forwarded"

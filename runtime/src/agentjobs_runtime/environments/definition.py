@@ -1,4 +1,4 @@
-"""What a repository says that its agent needs. Does not know where it is written."""
+"""What the agent of a repository needs. Does not know where it is declared."""
 
 from collections.abc import Mapping
 

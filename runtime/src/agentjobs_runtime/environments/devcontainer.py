@@ -115,7 +115,7 @@ def _setup(values: Mapping[str, Any], on_note: OnNote) -> str:
 def _commands(key: str, value: Any) -> list[str]:
     """A command is a text for a shell or a list of arguments; an object has several by name."""
     if isinstance(value, dict):
-        return [command for each in value.values() for command in _commands(key, each or "")]
+        return [command for item in value.values() for command in _commands(key, item or "")]
     if isinstance(value, list) and all(isinstance(argument, str) for argument in value):
         return [shlex.join(value)] if value else []
     if value is None or isinstance(value, str):

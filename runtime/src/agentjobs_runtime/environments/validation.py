@@ -40,7 +40,7 @@ class DefinitionError(ValueError):
 
 
 def convert_definition(values: Mapping[str, Any], on_unknown: OnUnknown) -> EnvironmentDefinition:
-    """Raises DefinitionError. `on_unknown` is told each unknown key and the known ones."""
+    """Raises DefinitionError. `on_unknown` is called with each unknown key and the known ones."""
     fields = {key: value for key, value in values.items() if key != "services"}
     return EnvironmentDefinition(
         **_convert_fields(fields, EnvironmentDefinition, (), on_unknown),

@@ -23,7 +23,7 @@ class GitChild:
         self._transports: list[asyncio.BaseTransport] = []
         pipes = (process.stdin, process.stdout, process.stderr)
         self._unconnected_pipes = [pipe for pipe in pipes if pipe is not None]
-        # Of the process and its children, known once it has ended.
+        # CPU time of the process and its children, known once it has ended.
         self.cpu_seconds = 0.0
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._pidfd = os.pidfd_open(process.pid)
@@ -125,7 +125,7 @@ class GitChild:
 
 
 def _read_cpu_seconds(pid: int) -> float:
-    """Of a process that has not been waited for, and of all children that it waited for."""
+    """CPU time of a process that was not waited for, and of children that it waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 

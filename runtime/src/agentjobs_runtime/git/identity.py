@@ -17,7 +17,7 @@ class Identity(msgspec.Struct, frozen=True):
 
     @classmethod
     def clean(cls, name: str, email: str) -> Self | None:
-        """From text that others wrote; None if it has no name or no address."""
+        """From untrusted text; None if it has no name or no address."""
         name = " ".join(_DELIMITERS.sub(" ", name).split())[:_MAX_CHARACTERS].strip()
         email = email.strip()
         is_valid = len(email) <= _MAX_CHARACTERS and _ADDRESS.fullmatch(email) is not None

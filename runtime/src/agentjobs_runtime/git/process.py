@@ -65,8 +65,8 @@ class GitError(Exception):
 
     @property
     def was_killed(self) -> bool:
-        """By the kernel, for want of memory, or by an operator: nothing was wrong with it."""
-        # Git writes nothing when its transport process ends without a word.
+        """Whether the kernel, for lack of memory, or an operator killed git."""
+        # Git writes nothing when its transport process ends without a message.
         is_silent = self.exit_code == _FATAL and not self.stderr
         is_of_child = _CHILD_KILLED.search(self.stderr) is not None
         return -self.exit_code in _KILLING_SIGNALS or is_of_child or is_silent

@@ -36,7 +36,7 @@ class SigningKey:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From the text of a private key file. Raises ValueError, with a reason for a person."""
+        """From the text of a private key file. Raises ValueError with a reason to show."""
         if len(text) > MAX_KEY_CHARACTERS or "PRIVATE KEY-----" not in text:
             raise ValueError("it is not a private key file")
         try:

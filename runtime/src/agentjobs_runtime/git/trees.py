@@ -15,7 +15,7 @@ from agentjobs_runtime.git.process import GitError, open_git, stop_git
 
 GITLINK = "160000"
 REGULAR = frozenset({"100644", "100755", "100664"})
-# Of one diff: more would be a strain on every reader, of the pull request too.
+# Per diff: more would overwhelm every reader, also of the pull request.
 MAX_CHANGES = 50_000
 MAX_PATH_BYTES = 8 * 1024**2
 # Parsing a chunk takes about a millisecond.

@@ -18,7 +18,7 @@ MIB = 1024**2
 # Checked out, text takes 3 to 20 times what git stores, and very small files up to 45 times.
 MAX_RATIO = 50
 MAX_KEPT_BYTES = 32 * MIB
-# Of more entries, only the number is looked at before their sizes.
+# With more entries, their number is checked before their sizes.
 _FEW_FILES = 10_000
 _BLOCK_BYTES = 4_096
 

@@ -139,7 +139,7 @@ class Mirrors:
         return await self._fetch(repo_id, remote, branch)
 
     async def _fetch(self, repo_id: str, remote: Remote, branch: str) -> str:
-        mirror, ref = self.path(repo_id), _ref_of(branch)
+        mirror, ref = self.path(repo_id), _to_ref(branch)
         if not (mirror / "HEAD").exists():
             await self._create(repo_id)
         # A killed fetch may leave it; we hold the mirror's lock, so no other process uses it.
@@ -226,7 +226,7 @@ def mark_damaged(mirror: Path) -> None:
         (mirror / DAMAGE_FILE).touch()
 
 
-def _ref_of(branch: str) -> str:
+def _to_ref(branch: str) -> str:
     # Flat and of fixed length: `a/b` may replace the branch `a`, and names may be very long.
     return f"refs/bases/{hashlib.sha256(branch.encode()).hexdigest()}"
 

@@ -65,7 +65,7 @@ class ClaimedJob(msgspec.Struct, frozen=True):
     traceparent: str | None = None
     # The base commit of a job whose agent already runs: a dead worker started it.
     adopted_base: str | None = None
-    # Of its earlier runs, as stored.
+    # The phases of its earlier runs, as stored.
     phases: str | None = None
     # By the database's clock.
     claimed_at: int = msgspec.field(default_factory=now_ms)
@@ -83,7 +83,7 @@ class ClaimedJob(msgspec.Struct, frozen=True):
 
     @property
     def platform_keys(self) -> tuple[str, str]:
-        """Of its platform and of its repository alone."""
+        """The keys of its platform and of its repository alone."""
         return self.platform_key, self.repo_id
 
     @property

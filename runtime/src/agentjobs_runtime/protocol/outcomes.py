@@ -11,7 +11,7 @@ MAX_OUTAGE_MS = DAY_MS
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """What a run found. `retry_after_seconds` is what the platform or tracker asked for."""
+    """A platform or tracker that does not respond; `retry_after_seconds` is what it asked for."""
 
     key: str
     message: str
@@ -19,7 +19,7 @@ class Outage(msgspec.Struct, frozen=True):
 
 
 class EnvironmentHold(msgspec.Struct, frozen=True):
-    """`location` may claim the jobs before; None: nobody may.
+    """Jobs wait; only `location` may claim them before. None: no worker may.
 
     One for a build has its `request_key`, and holds nothing once the build has ended.
     """
@@ -125,7 +125,7 @@ Interrupted = Released | Unreachable | NotReady | DiskFull | LostSandbox | Kept
 Outcome = Completed | Reported | Failed | Cancelled | Interrupted | Abandoned
 
 
-def reason_of(outcome: Outcome) -> str | None:
+def describe_failure(outcome: Outcome) -> str | None:
     """Why a run did not complete its job, in the words that the job's user sees."""
     match outcome:
         case (

@@ -17,7 +17,7 @@ class WorkerInfo(msgspec.Struct):
     agents: list[str]
     unready: dict[str, str] = {}
     is_disk_full: bool = False
-    # Of its data directory; None before the first look at it.
+    # The space of its data directory; None before the first check.
     disk_space: DiskSpace | None = None
     # How much longer its leases are than the setting, because its machine is starved.
     extra_lease_seconds: float = 0.0
@@ -28,5 +28,5 @@ class WorkerInfo(msgspec.Struct):
     version: str = ""
     configuration_digest: str = ""
     tags: list[str] = []
-    # Of its data directory, which has the snapshots of environments.
+    # Identifies its data directory, which has the snapshots of environments.
     location: str = ""

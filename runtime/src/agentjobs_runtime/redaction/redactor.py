@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 from agentjobs_runtime.redaction.secret_forms import (
     FRAGMENT_LENGTH,
     MIN_LENGTH,
-    forms_of,
-    fragments_of,
+    encode_forms,
+    list_fragments,
 )
 from agentjobs_runtime.redaction.token_patterns import TOKEN_FORMATS, TokenFormat
 
@@ -24,14 +24,17 @@ _MAX_TERMINATOR_BYTES = 64
 # Every fragment contains an aligned word of 8 bytes, whether words are counted from 0 or from 4.
 _WORD_BYTES = 8
 _WORD_STEP = FRAGMENT_LENGTH - _WORD_BYTES + 1
-_MARKS = tuple((mark, each.lead) for each in TOKEN_FORMATS for mark in each.marks)
-_MAX_FORMAT_BYTES = max(each.max_bytes for each in TOKEN_FORMATS)
+_MARKS = tuple((mark, format_.lead) for format_ in TOKEN_FORMATS for mark in format_.marks)
+_MAX_FORMAT_BYTES = max(format_.max_bytes for format_ in TOKEN_FORMATS)
 _BEGINNINGS = re.compile(
     b"|".join(
-        b"(?P<format%d>%s)" % (index, each.beginning) for index, each in enumerate(TOKEN_FORMATS)
+        b"(?P<format%d>%s)" % (index, format_.beginning)
+        for index, format_ in enumerate(TOKEN_FORMATS)
     )
 )
-_UNFINISHED = re.compile(rb"(?:" + b"|".join(each.unfinished for each in TOKEN_FORMATS) + rb")\Z")
+_UNFINISHED = re.compile(
+    rb"(?:" + b"|".join(format_.unfinished for format_ in TOKEN_FORMATS) + rb")\Z"
+)
 
 
 class Redactor:
@@ -64,13 +67,13 @@ class Redactor:
 
     def _add_all(self, values: Iterable[str]) -> None:
         values = tuple(values)
-        for part, offset in fragments_of(values):
+        for part, offset in list_fragments(values):
             end = offset + FRAGMENT_LENGTH
             self._fragments.setdefault(part[offset:end], []).append((part, end))
             if part not in self._parts:
                 self._parts.add(part)
                 self._words.update(*(_words(part, start) for start in range(_WORD_BYTES)))
-        for form in forms_of(values):
+        for form in encode_forms(values):
             rests = self._rests.setdefault(form[:_MAX_HEAD_BYTES], set())
             rests.add(form[_MAX_HEAD_BYTES:])
         # The longest first, so that a shorter value with the same beginning does not match.

@@ -29,18 +29,18 @@ _NOT_ESCAPED = ("", "/", "!'()*", ";/?:@&=+$,#!'()*")
 _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
-def forms_of(values: Iterable[str]) -> set[bytes]:
+def encode_forms(values: Iterable[str]) -> set[bytes]:
     """Without values that are too short to tell from ordinary text."""
     forms = {form for value in values for form in _forms(value.strip())}
     return {form for form in forms if len(form) >= MIN_LENGTH}
 
 
-def fragments_of(values: Iterable[str]) -> Iterator[tuple[bytes, int]]:
+def list_fragments(values: Iterable[str]) -> Iterator[tuple[bytes, int]]:
     """The offsets at which fragments begin in an encoded part of a value."""
     for value in (value[:_MAX_CHARACTERS] for value in values):
         step = 1 + len(value) // _MAX_FRAGMENTS
         lines = _NOT_RANDOM.sub("\n", value).splitlines()
-        for form in forms_of(part for line in lines for part in _random_parts(line)):
+        for form in encode_forms(part for line in lines for part in _random_parts(line)):
             for offset in range(0, len(form) - FRAGMENT_LENGTH + 1, step):
                 yield form, offset
 

@@ -16,5 +16,5 @@ RESULT_FILE = "result.json"
 # Beside the report: why the pull request should be a draft.
 DRAFT_FILE = "draft.md"
 ARTIFACTS_DIRECTORY = "artifacts"
-# Of the run directory; everything else in it is read-only.
+# Everything else in the run directory is read-only.
 WRITABLE_DIRECTORIES = (REPORT_DIRECTORY, ARTIFACTS_DIRECTORY)

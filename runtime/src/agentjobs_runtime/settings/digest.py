@@ -38,7 +38,7 @@ OWN_SETTINGS = frozenset(
 )
 _SHARED = sorted(set(Settings.__struct_fields__) - OWN_SETTINGS)
 _LENGTH = 12
-# Enough to tell two values apart, and too little to guess one.
+# Long enough to tell two values apart, too short to guess one.
 _VALUE_LENGTH = 4
 
 
@@ -52,7 +52,7 @@ def configuration_digest(settings: Settings) -> str:
 
 
 def short_digest(digest: str) -> str:
-    """What people see of it."""
+    """The part of a digest that is displayed."""
     return digest[:_LENGTH]
 
 

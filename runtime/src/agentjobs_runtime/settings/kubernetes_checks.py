@@ -76,7 +76,8 @@ def label_fault(key: str, value: str) -> str | None:
 
 def toleration_fault(tolerations: Sequence[Toleration]) -> str | None:
     """What is wrong with the tolerations of an agent; None if they are valid."""
-    return next((fault for each in tolerations for fault in _toleration_faults(each)), None)
+    faults = (fault for toleration in tolerations for fault in _toleration_faults(toleration))
+    return next(faults, None)
 
 
 def _toleration_faults(toleration: Toleration) -> Iterator[str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from agentjobs_runtime.settings.checks import check
 from agentjobs_runtime.settings.file_access import create_data_directory, explain_unreadable_file
-from agentjobs_runtime.settings.locations import SettingsFileError, line_of
+from agentjobs_runtime.settings.locations import SettingsFileError, find_setting_line
 from agentjobs_runtime.settings.model import Settings
 
 ENVIRONMENT_PREFIX = "AGENTJOBS_"
@@ -39,7 +39,9 @@ def fault_at(settings: Settings, path: str, reason: str) -> SettingsError:
         text = Path(settings.config_file).read_text(encoding="utf-8")
     except OSError:
         return SettingsError(fault.reason)
-    return SettingsError(f"{settings.config_file}, line {line_of(text, path)}: {fault.reason}")
+    return SettingsError(
+        f"{settings.config_file}, line {find_setting_line(text, path)}: {fault.reason}"
+    )
 
 
 def load(environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
@@ -132,7 +134,7 @@ def _from_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
         reason = str(error).replace("at end of document", end)
         raise SettingsError(f"{path} is not valid TOML: {reason}") from None
     except SettingsFileError as error:
-        line = line_of(text, error.path)
+        line = find_setting_line(text, error.path)
         raise SettingsError(f"{path}, line {line}: {error.reason}") from None
     return values
 

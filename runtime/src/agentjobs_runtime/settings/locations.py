@@ -27,7 +27,7 @@ class SettingsFileError(Exception):
         return cls(path, reason)
 
 
-def line_of(text: str, path: str) -> int:
+def find_setting_line(text: str, path: str) -> int:
     """The 1-based line where `path` is set; otherwise its table's header, else 1."""
     parts = filter(None, re.split(r"[.\[\]]", path))
     return find_line(text, tuple(int(part) if part.isdecimal() else part for part in parts))

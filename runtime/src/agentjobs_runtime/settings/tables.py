@@ -43,7 +43,7 @@ class AgentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     result: str = "pull_request"
     # A JSON Schema, or the path of a file with one.
     result_schema: str | dict[str, Any] = ""
-    # Of its pods, if agents run in pods.
+    # For its pods, if agents run in pods.
     runtime_class: str = ""
     node_selector: dict[str, str] = {}
     tolerations: list[dict[str, str | int]] = []

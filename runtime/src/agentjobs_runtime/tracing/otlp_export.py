@@ -34,7 +34,7 @@ class Export:
         self.tracer = self._provider.get_tracer(_NAME, version(_NAME))
 
     def stop(self) -> None:
-        """Send what waits. May take half a minute if nobody receives it."""
+        """Send what waits. May take half a minute if it is not received."""
         self._provider.shutdown()
 
 

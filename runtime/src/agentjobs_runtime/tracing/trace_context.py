@@ -30,7 +30,7 @@ def parse_traceparent(text: str | None) -> Context:
 
 
 def write_traceparent(span: Span) -> str | None:
-    """What others continue the trace of this span with."""
+    """The value with which others continue the trace of this span."""
     context = span.get_span_context()
     if not context.is_valid:
         return None

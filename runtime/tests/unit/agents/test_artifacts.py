@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_runtime.agents import artifacts
-from agentjobs_runtime.agents.artifacts import MAX_ARTIFACT_BYTES, media_type_of, read_artifacts
+from agentjobs_runtime.agents.artifacts import MAX_ARTIFACT_BYTES, detect_media_type, read_artifacts
 
 MIB = 1024**2
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -133,4 +133,4 @@ def test_the_type_follows_the_content_and_not_the_name(directory: Path) -> None:
     ],
 )
 def test_media_types(content: bytes, media_type: str) -> None:
-    assert media_type_of(content) == media_type
+    assert detect_media_type(content) == media_type

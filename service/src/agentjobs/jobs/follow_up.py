@@ -40,7 +40,7 @@ from agentjobs.pulls.status_rows import request_status
 from agentjobs.store.database import Database, Row, Transaction, struct_of
 from agentjobs.workers.agents import Catalog
 from agentjobs_runtime.identifiers import new_id
-from agentjobs_runtime.json_fields import doc, faults_of
+from agentjobs_runtime.json_fields import doc, find_faults
 from agentjobs_runtime.problems import Fault, Problem
 from agentjobs_runtime.tracing.spans import begin_trace
 
@@ -115,7 +115,7 @@ async def active_job_on(
 
 def follow_up_faults(body: Mapping[str, Any], earlier: EarlierJob, catalog: Catalog) -> list[Fault]:
     """Every fault at once."""
-    faults = faults_of(body, FollowUpRequest)
+    faults = find_faults(body, FollowUpRequest)
     override = {name: body[name] for name in _OVERRIDES if body.get(name) is not None}
     faults += size_faults(override, "prompt")
     agent_id = body.get("agent") or earlier.agent

@@ -22,8 +22,8 @@ from agentjobs_runtime.json_fields import (
     Timestamp,
     Url,
     doc,
-    fields_of,
     known_values,
+    select_fields,
     text,
 )
 from agentjobs_runtime.protocol.cause import Cause
@@ -150,7 +150,7 @@ class CreateJobRequest(msgspec.Struct, frozen=True):
 
 def create_job_request(body: Mapping[str, Any]) -> CreateJobRequest:
     """For a body without faults. Unlike `msgspec.convert`, it keeps the agent's own keys."""
-    return CreateJobRequest(**fields_of(body, CreateJobRequest))
+    return CreateJobRequest(**select_fields(body, CreateJobRequest))
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -316,7 +316,7 @@ def stored_environment(text: str | None) -> EnvironmentView | None:
 def stored_override(text: str) -> JobConfigOverride | None:
     if text == "{}":
         return None
-    known = fields_of(msgspec.json.decode(text), JobConfigOverride)
+    known = select_fields(msgspec.json.decode(text), JobConfigOverride)
     return cast("JobConfigOverride", known) if known else None
 
 

@@ -9,7 +9,7 @@ import msgspec
 from agentjobs.jobs.model import MAX_OVERRIDE_BYTES, CreateJobRequest
 from agentjobs.workers.agents import Catalog
 from agentjobs_runtime.agents.definitions import Agent
-from agentjobs_runtime.json_fields import faults_of
+from agentjobs_runtime.json_fields import find_faults
 from agentjobs_runtime.problems import Fault
 
 _OVERRIDE = "config_override"
@@ -41,7 +41,7 @@ def plain_request(body: bytes) -> CreateJobRequest | None:
 
 
 def request_faults(body: Mapping[str, Any], catalog: Catalog) -> list[Fault]:
-    faults = faults_of(body, CreateJobRequest)
+    faults = find_faults(body, CreateJobRequest)
     override, agent_id = body.get(_OVERRIDE), body.get("agent")
     if not isinstance(override, dict):
         return faults

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from agentjobs.store.database import Database, Row, Transaction, struct_of
-from agentjobs_runtime.identifiers import first_id_at, new_id, time_of
+from agentjobs_runtime.identifiers import creation_time_ms, first_id_at, new_id
 
 ActorKind = Literal["user", "key", "operator", "service"]
 
@@ -96,7 +96,7 @@ async def write(tx: Transaction, organization_id: str, entry: Entry) -> None:
         " :actor, :action, :target, :details, :address)",
         id=identifier,
         organization_id=organization_id,
-        at=time_of(identifier),
+        at=creation_time_ms(identifier),
         actor_kind=entry.actor.kind,
         actor_id=entry.actor.id,
         actor=entry.actor.name,

@@ -19,7 +19,7 @@ from agentjobs.tickets.trackers import NewTracker, add_tracker
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Outcome, Unreachable
-from agentjobs_worker.run.failures import outcome_of
+from agentjobs_worker.run.failures import to_outcome
 from tests.support.jobs import JobHarness
 from tests.support.memory_issues import MemoryIssues
 from tests.support.run_fields import RunFields
@@ -50,7 +50,7 @@ class TicketRuns:
         try:
             return await find_ticket(run, repo)
         except Exception as error:  # noqa: BLE001 - as a run does
-            return await outcome_of(error, run)
+            return await to_outcome(error, run)
 
     async def fail(self) -> ClaimedJob:
         """Claim a job whose tracker does not respond, and store how its run ended."""

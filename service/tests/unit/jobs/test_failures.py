@@ -40,7 +40,7 @@ from agentjobs_runtime.protocol.outcomes import (
     Unreachable,
 )
 from agentjobs_runtime.repo_configuration import ConfigurationError
-from agentjobs_worker.run.failures import outcome_of
+from agentjobs_worker.run.failures import to_outcome
 from agentjobs_worker.sandbox.protocol import (
     HostExhausted,
     ImageUnavailable,
@@ -91,7 +91,7 @@ def outcome(
         pushed_commit="2" * 40 if is_irrevocable else None,
         finished_work=None,
     )
-    return asyncio.run(outcome_of(error, run))
+    return asyncio.run(to_outcome(error, run))
 
 
 @pytest.mark.parametrize(

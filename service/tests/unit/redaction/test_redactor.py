@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentjobs.organizations.tokens import new_token
 from agentjobs_runtime.redaction.redactor import Redactor
-from agentjobs_runtime.redaction.secret_forms import fragments_of
+from agentjobs_runtime.redaction.secret_forms import list_fragments
 
 PASSWORD = "correct horse/battery+staple"
 LONG = "".join(f"<{number}>" for number in range(400))
@@ -211,7 +211,7 @@ def test_a_long_value_has_a_bounded_number_of_fragments() -> None:
     value = "".join(
         base64.b64encode(hashlib.sha512(b"%d" % n).digest()).decode() for n in range(300)
     )
-    assert len(list(fragments_of([value]))) < 6_000
+    assert len(list(list_fragments([value]))) < 6_000
     shown = redacted(value[3000:3100], value).replace("[redacted]", "")
     assert len(shown) < 20
 

@@ -16,7 +16,7 @@ from agentjobs.jobs.validation import request_faults
 from agentjobs.web.api.openapi import build_document
 from agentjobs.web.api.operations import BASE, OPERATIONS
 from agentjobs.web.api.query import read_query
-from agentjobs_runtime.json_fields import faults_of
+from agentjobs_runtime.json_fields import find_faults
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.registries import ECOSYSTEMS, Ecosystem
 from agentjobs_worker.agents.catalog import Catalog
@@ -110,7 +110,7 @@ def test_the_number_of_labels(count: int) -> None:
 @settings(max_examples=50)
 def test_a_field_of_a_follow_up(field: str, value: Any) -> None:
     body = {"prompt": "Go", field: value}
-    assert schema_accepts("FollowUpRequest", body) == (not faults_of(body, FollowUpRequest))
+    assert schema_accepts("FollowUpRequest", body) == (not find_faults(body, FollowUpRequest))
 
 
 @pytest.mark.parametrize("missing", JOB)

@@ -32,7 +32,7 @@ from agentjobs.web.openid.exchange import ProviderResponse
 from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
 from agentjobs.web.openid.identity import build_identity
 from agentjobs.web.openid.provider import Document, _is_valid_address, _Keys
-from agentjobs_runtime.json_fields import faults_of
+from agentjobs_runtime.json_fields import find_faults
 from agentjobs_runtime.problems import Fault, Problem
 from tests.hostile.fuzz.documents import documents, json_documents, texts
 from tests.hostile.fuzz.target import Target
@@ -53,7 +53,7 @@ _KEYED = {"headers": [(b"idempotency-key", b"a")]}
 
 def _read_job(content: bytes) -> object:
     body = parse_object(content)
-    faults = [*faults_of(body, CreateJobRequest), *null_character_faults(body)]
+    faults = [*find_faults(body, CreateJobRequest), *null_character_faults(body)]
     if isinstance(override := body.get("config_override"), dict):
         faults += size_faults(override, "config_override")
     scope: Any = {"query_string": b""}
@@ -115,7 +115,7 @@ def _read_page_values(any_text: str) -> object:
     for name in _FORM_FIELDS:
         with suppress(Problem):
             body = _build_request(Form([("repo", "acme/shop"), (name, text)]), faults)
-            faults += faults_of(body, CreateJobRequest)
+            faults += find_faults(body, CreateJobRequest)
             read_claim(_KEYED, body)
     with suppress(Problem):
         between_days(text, text, UTC)

@@ -1,4 +1,4 @@
-"""What the service knows of the agent `cve-fixer`: which files it can edit, and where the package
+"""The agent `cve-fixer` as the service needs it: which files it can edit, and where the package
 managers that it runs are installed. Runs none of them.
 """
 

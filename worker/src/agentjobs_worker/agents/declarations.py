@@ -250,7 +250,7 @@ def _name_faults(table: AgentTable, preset: Preset | None) -> Iterator[Fault]:
     if not all(_MODEL_PATTERN.fullmatch(pattern) for pattern in table.models):
         yield "models", "must be names of models, where `*` matches anything"
     elif table.model and not any(
-        matches_model(each, table.model) for each in table.models or ["*"]
+        matches_model(pattern, table.model) for pattern in table.models or ["*"]
     ):
         yield "models", f"must allow `{table.model}`, the agent's own model"
 

@@ -9,7 +9,7 @@ from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.agents.readiness import Readiness, check_agents
 from agentjobs_worker.sandbox.factory import open_trial_pods
 
-# Whoever runs the command waits for it.
+# The user of the command waits for it.
 _MAX_SECONDS = 120.0
 
 

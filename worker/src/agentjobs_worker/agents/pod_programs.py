@@ -67,7 +67,7 @@ class PodPrograms:
     def problem(self, agent: Agent) -> str | None:
         """Why the agent cannot run, and what to do; None if it can."""
         path = _path(agent)
-        program = program_of(agent)
+        program = find_program_name(agent)
         if program is None or any(
             str(file) == program and load_cluster().is_copied(file) for file in agent.read_only
         ):
@@ -110,8 +110,8 @@ def _path(agent: Agent) -> str:
     return agent.environment.get("PATH", mounts.PATH)
 
 
-def program_of(agent: Agent) -> str | None:
-    """None for one in the repository, which is unknown before there is a job."""
+def find_program_name(agent: Agent) -> str | None:
+    """None for a program in the repository, which is unknown before there is a job."""
     if agent.preset is not None:
         return agent.executable or PRESETS[agent.preset].executable
     program = agent.command[0]
@@ -119,6 +119,6 @@ def program_of(agent: Agent) -> str | None:
 
 
 def _programs(agent: Agent) -> set[str]:
-    program = program_of(agent)
+    program = find_program_name(agent)
     names = set() if program is None else {program}
     return names | {*TOOL_NAMES, _UV} if agent.uses_package_managers else names

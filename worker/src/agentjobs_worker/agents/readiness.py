@@ -64,11 +64,13 @@ async def check_readiness(agent: Agent, *, in_sandbox: bool = True) -> Readiness
         installation = find_installation(preset, agent.executable)
     except NotInstalled as error:
         return Readiness(agent=agent.id, installed=False, reason=str(error))
-    version, reason = await _version_of(preset, installation)
+    version, reason = await _check_version(preset, installation)
     return Readiness(agent=agent.id, installed=True, version=version, reason=reason)
 
 
-async def _version_of(preset: Preset, installation: Installation) -> tuple[str | None, str | None]:
+async def _check_version(
+    preset: Preset, installation: Installation
+) -> tuple[str | None, str | None]:
     """The version, and why it cannot be used."""
     try:
         version = await _VERSIONS.of(preset, installation)

@@ -82,8 +82,8 @@ def _references(value: Any) -> Iterator[str]:
             if isinstance(value.get(key), str):
                 yield value[key]
     if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _references(each)
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from _references(child)
 
 
 def _shorten(text: str) -> str:

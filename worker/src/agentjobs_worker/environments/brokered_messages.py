@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from agentjobs_runtime.environments.brokered_host import BrokeredHost, CredentialHeader
-from agentjobs_runtime.redaction.secret_forms import forms_of
+from agentjobs_runtime.redaction.secret_forms import encode_forms
 from agentjobs_runtime.sandbox_http.key_filter import Replacer
 
 MIN_MASKED_LENGTH = 8
@@ -118,7 +118,7 @@ def _has_links(host: BrokeredHost, target: str, content_type: str) -> bool:
 
 def _masked_forms(host: BrokeredHost) -> set[bytes]:
     values = [host.secret, *_decoded_password(host)]
-    return {form for form in forms_of(values) if len(form) >= MIN_MASKED_LENGTH}
+    return {form for form in encode_forms(values) if len(form) >= MIN_MASKED_LENGTH}
 
 
 def _decoded_password(host: BrokeredHost) -> Iterator[str]:

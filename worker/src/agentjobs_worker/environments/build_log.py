@@ -6,7 +6,7 @@ from agentjobs_runtime.environments.records import MAX_LOG_CHARACTERS
 from agentjobs_runtime.redaction.redactor import Redactor
 from agentjobs_runtime.safe_text import replace_unstorable
 
-# Redacting takes time on the event loop. Of what follows, only the end is kept.
+# Redacting takes time on the event loop. Only the end of longer output is kept.
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 _END_BYTES = 64 * 1024
 _LAST_LINES = 20

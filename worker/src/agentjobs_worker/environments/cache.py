@@ -52,7 +52,7 @@ def choose_evictions(items: Sequence[Item], max_bytes: int) -> list[Item]:
 
 async def trim_cache(tools: BuildTools, max_bytes: int) -> list[str]:
     """The IDs of the builds whose snapshots were removed. Raises OSError."""
-    stored = {each.snapshot.build_id: each for each in tools.snapshots.all()}
+    stored = {item.snapshot.build_id: item for item in tools.snapshots.all()}
     items = [
         *map(_snapshot_item, stored.values()),
         *(

@@ -67,7 +67,7 @@ class EnvironmentChoice:
         return None if best is None else self._borrow_first([best], held)
 
     async def check_waiting(self, request: EnvironmentRequest) -> None:
-        """Raises EnvironmentNotReady if somebody builds the environment or has it, and
+        """Raises EnvironmentNotReady if a worker builds the environment or has it, and
         EnvironmentFailed if it could not be built."""
         failure = await build_queries.find_failure(
             self.db, self.repo_id, request.request_key, self.created_at

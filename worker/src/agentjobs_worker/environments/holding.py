@@ -1,4 +1,4 @@
-"""What the jobs that wait for a build learn of it."""
+"""Holds the jobs that wait for a build, and releases them at its end."""
 
 from agentjobs_runtime.environments.key import EnvironmentRequest
 from agentjobs_runtime.environments.records import (
@@ -25,7 +25,7 @@ def build_hooks(
         if waits_for is not None:
             hold = EnvironmentHold(key, repo_id, None, OUTAGE_HOLD_MS)
         else:
-            # Also after a failure: the worker tells the jobs of it.
+            # Also after a failure, which this worker reports to the jobs.
             hold = EnvironmentHold(key, repo_id, location, PREFERENCE_MS)
         await hold_jobs(db, hold)
 

@@ -129,7 +129,7 @@ class RunningService:
         self.kill()
         try:
             await wait_despite_cancellation(self._running)
-            # The error of one that could not run has been reported, or nobody waits for it.
+            # The error of a service that could not run was reported, or is not needed any more.
             await asyncio.gather(self._running, return_exceptions=True)
         finally:
             if self._way_in is not None:

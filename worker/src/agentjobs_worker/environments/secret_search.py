@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from agentjobs_runtime.redaction.secret_forms import FRAGMENT_LENGTH, forms_of, fragments_of
+from agentjobs_runtime.redaction.secret_forms import FRAGMENT_LENGTH, encode_forms, list_fragments
 from agentjobs_runtime.sandboxes.slots import MAX_BUILDS
 from agentjobs_worker.environments.setup_files import make_readable, walk
 
@@ -29,8 +29,8 @@ async def find_secret(directories: Sequence[Path], secrets: Iterable[str]) -> st
     """
     secrets = tuple(secrets)
     # grep reads one pattern per line; the lines of a longer secret are forms of their own.
-    patterns = {form for form in forms_of(secrets) if b"\n" not in form}
-    patterns |= {part[at : at + FRAGMENT_LENGTH] for part, at in fragments_of(secrets)}
+    patterns = {form for form in encode_forms(secrets) if b"\n" not in form}
+    patterns |= {part[at : at + FRAGMENT_LENGTH] for part, at in list_fragments(secrets)}
     if not patterns:
         return None
     for directory in directories:
@@ -44,7 +44,7 @@ async def find_secret(directories: Sequence[Path], secrets: Iterable[str]) -> st
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Not those of everybody else, of which there are few: a search may take minutes."""
+    """Only files that setup could write: searching all others may take minutes."""
     return ThreadPoolExecutor(MAX_BUILDS, thread_name_prefix="secret-search")
 
 

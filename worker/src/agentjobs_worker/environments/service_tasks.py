@@ -1,4 +1,4 @@
-"""How a service is started: from its definition and from what the author of its image says."""
+"""How a service is started: from its definition and the configuration of its image."""
 
 import dataclasses
 import shlex

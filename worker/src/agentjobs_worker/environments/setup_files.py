@@ -28,7 +28,7 @@ def make_readable(root: bytes) -> None:
             elif entry.is_file(follow_symlinks=False):
                 _add_mode(entry.path, _READABLE_FILE)
             elif entry.name == b".gitignore" and not entry.is_symlink():
-                # git would wait for somebody to write to it.
+                # git would wait for a writer.
                 os.unlink(entry.path)  # noqa: PTH108 - bytes
 
 

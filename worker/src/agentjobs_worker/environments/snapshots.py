@@ -79,7 +79,7 @@ class Snapshots:
             os.close(lock)
 
     def find(self, repo_id: str) -> list[StoredSnapshot]:
-        """Those of a repository."""
+        """Snapshots of a repository."""
         directories = _entries(self._root / repo_id)
         return [stored for path in directories if (stored := _load(path)) is not None]
 
@@ -105,7 +105,7 @@ class Snapshots:
 
 
 def remove_repo_snapshots(root: Path, repo_id: str) -> None:
-    """Blocking. Those in use stay, and are removed by the worker that uses them."""
+    """Blocking. Snapshots in use stay; the worker that uses them removes them."""
     for directory in _entries(root / repo_id):
         if (lock := try_lock(directory)) is not None:
             remove(directory)

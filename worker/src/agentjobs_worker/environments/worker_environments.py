@@ -40,7 +40,7 @@ from agentjobs_worker.workspace.session import Session
 RENEW_SECONDS = 5.0
 # A tag of an image may lead to another image than before.
 IMAGE_CHECK_SECONDS = 3_600.0
-# Of one organization; each of them writes to the store every few seconds.
+# Per organization: a waiting build writes to the store every few seconds.
 MAX_WAITING_BUILDS = 16
 _STORE_PAUSE_SECONDS = 0.5
 _log = logging.getLogger(__name__)
@@ -83,13 +83,14 @@ class WorkerEnvironments:
         """Make rows and snapshots agree, and end the builds of dead workers."""
         await builds.fail_abandoned(self._db)
         # Before the rows: a build has a row before it has a snapshot.
-        stored = {each.snapshot.build_id: each for each in self.tools.snapshots.all()}
+        stored = {entry.snapshot.build_id: entry for entry in self.tools.snapshots.all()}
         states = await build_queries.states_at(self._db, self.location)
-        gone = [each for each, state in states.items() if state == "ready" and each not in stored]
+        ready = {build_id for build_id, state in states.items() if state == "ready"}
+        gone = sorted(ready - stored.keys())
         if gone:
             await builds.mark_removed(self._db, gone)
         for build_id in stored.keys() - states.keys():
-            # Its worker died before it could tell anybody.
+            # Its worker died before it could store this.
             await run_in_thread(self.tools.snapshots.remove, stored[build_id])
 
     def is_building(self, repo_id: str, request_key: str) -> bool:
@@ -126,20 +127,20 @@ class WorkerEnvironments:
             await builds.mark_removed(self._db, removed)
 
     def trim_soon(self) -> None:
-        """In the background: it may wait for downloads, and nobody should wait for it."""
+        """In the background: it may wait for downloads."""
         if self._trimming is None or self._trimming.done():
             self._trimming = asyncio.create_task(self._try_to_trim(), name="trim environments")
 
     async def cached_repos(self) -> set[str]:
-        return {each.snapshot.repo_id for each in self.tools.snapshots.all()}
+        return {stored.snapshot.repo_id for stored in self.tools.snapshots.all()}
 
     async def drop_repos(self, repo_ids: Collection[str]) -> None:
         """Remove the snapshots of these repositories that no job uses."""
         removed = [
-            each.snapshot.build_id
-            for each in self.tools.snapshots.all()
-            if each.snapshot.repo_id in repo_ids
-            and await run_in_thread(self.tools.snapshots.remove, each)
+            stored.snapshot.build_id
+            for stored in self.tools.snapshots.all()
+            if stored.snapshot.repo_id in repo_ids
+            and await run_in_thread(self.tools.snapshots.remove, stored)
         ]
         if removed:
             _log.info("removed snapshots of deleted repositories: %s", ", ".join(removed))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agentjobs_runtime import logging_setup
 from agentjobs_runtime.free_space import FreeSpace
-from agentjobs_runtime.loop import first_of
+from agentjobs_runtime.loop import wait_for_first
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
 from agentjobs_runtime.protocol.outcomes import (
     Abandoned,
@@ -18,7 +18,7 @@ from agentjobs_runtime.protocol.outcomes import (
     Outcome,
     Released,
     Reported,
-    reason_of,
+    describe_failure,
 )
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.link.publishing import keep_finished_work, warn_of_lost_work
@@ -144,7 +144,7 @@ class JobLoop:
         return [active.job for active in list(self._active.values())]
 
     def running_claims(self) -> frozenset[Claim]:
-        """Those whose end is not being stored, which ends the claim too."""
+        """Claims of jobs whose end is not being stored, which ends the claim too."""
         return frozenset(claim for claim, active in self._active.items() if not active.is_ending)
 
     def stop_claims(self, claims: frozenset[Claim], outcome: Outcome) -> None:
@@ -171,7 +171,7 @@ class JobLoop:
             while not stopping.is_set():
                 self._slot_freed.clear()
                 if not self._free_slots:
-                    await first_of(stopping.wait(), self._slot_freed.wait())
+                    await wait_for_first(stopping.wait(), self._slot_freed.wait())
                     continue
                 expected, postponed = self._expected(), self._recent.postponed(self._served())
                 signal.clear()
@@ -187,7 +187,7 @@ class JobLoop:
                     elif expected:
                         seconds = min(seconds, RESERVED_SECONDS)
                     announced = signal.wait(seconds)
-                    await first_of(stopping.wait(), self._slot_freed.wait(), announced)
+                    await wait_for_first(stopping.wait(), self._slot_freed.wait(), announced)
 
     def _served(self) -> frozenset[str]:
         return frozenset(job.organization_id for job in self.active_jobs)
@@ -260,6 +260,6 @@ class JobLoop:
 
 def _log_end(outcome: Outcome) -> None:
     fields = {"outcome": type(outcome).__name__.lower()}
-    if (reason := reason_of(outcome)) is not None:
+    if (reason := describe_failure(outcome)) is not None:
         fields["reason"] = reason
     _log.info("job ended", extra={"fields": fields})

@@ -158,7 +158,7 @@ class LeaseLoop:
         self._jobs.stop_claims(cancelled, Cancelled())
 
     def _count_lost(self, claims: frozenset[Claim]) -> frozenset[Claim]:
-        """Those that were not lost before: a stopped job stays active until it has ended, and one
+        """Claims that were not lost before: a stopped job stays active until it has ended, and one
         whose work is done until its end can be stored."""
         active = frozenset(job.claim for job in self._jobs.active_jobs)
         new = claims - self._given_up

@@ -9,7 +9,7 @@ _FAILED_AT_ONCE_SECONDS = 1.0
 
 
 class RecentOrganizations:
-    """Those whose jobs ended on this worker a moment ago."""
+    """Organizations whose jobs ended on this worker a moment ago."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -28,7 +28,7 @@ class RecentOrganizations:
         return frozenset(self._ended).difference(active)
 
     def postponed(self, active: Iterable[str]) -> frozenset[str]:
-        """Those whose jobs fail at once: many of them would slow down those of others."""
+        """Organizations whose jobs fail at once: many of these would slow down other jobs."""
         self._failed_at_once = self._since(self._failed_at_once, POSTPONED_SECONDS)
         served = self.without(()) | frozenset(active)
         return frozenset(id_ for id_ in self._failed_at_once if served - {id_})

@@ -44,7 +44,7 @@ _FAILURES = (
 
 @dataclasses.dataclass(slots=True)
 class RequestedBuilds:
-    """Of one worker, for several loops."""
+    """Claims and runs the builds of one worker; several loops share it."""
 
     tools: JobTools
     environments: WorkerEnvironments
@@ -70,11 +70,11 @@ class RequestedBuilds:
             if build.reason == "request":
                 await builds.finish_build(self._db, build.id, Finished(error=str(error)))
             else:
-                # Nobody asked for it, and the next job tells what is wrong.
+                # Nobody asked for it; the next job reports what is wrong.
                 await builds.abandon_build(self._db, build.id)
             return
         if building is not None:
-            # It goes on if this loop ends.
+            # The build continues if this loop ends.
             await asyncio.wait([building])
 
     async def request_after_pushes(self) -> None:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from agentjobs_runtime.free_space import FreeSpace
-from agentjobs_runtime.loop import Loop, PeriodicLoop, first_of, keep_alive, run_loops
+from agentjobs_runtime.loop import Loop, PeriodicLoop, keep_alive, run_loops, wait_for_first
 from agentjobs_runtime.open_files import raise_open_files_limit
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Released
@@ -37,7 +37,7 @@ _CHECK_AGAIN_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
-# Stores in the worker's registration what it finds.
+# Stores its findings in the registration of the worker.
 WorkerLoop = Callable[[WorkerInfo], Loop]
 
 
@@ -94,7 +94,7 @@ class Worker:
 
     @property
     def problem(self) -> str:
-        """Why it starts no jobs now, as a sentence; empty if it does."""
+        """Why the worker starts no jobs now, as a sentence; empty if it does."""
         problem = self._info.sandbox_problem
         return f"This worker starts no jobs: {problem}." if problem else ""
 
@@ -134,13 +134,13 @@ class Worker:
         self._info.sandbox_problem = ""
 
     def _report(self, problem: str) -> None:
-        """Before it is known which agents can run: for now, none of them can."""
+        """Register without agents: which of them can run is not known yet."""
         _log.error("this worker starts no jobs: %s", problem)
         self._info.agents = [agent.id for agent in self._tools.context.catalog.all()]
         self._info.sandbox_problem = problem
 
-    async def run(self, stopping: asyncio.Event, hurry: asyncio.Event) -> None:
-        """Work until `stopping`, then drain and keep renewing leases; `hurry` ends the grace."""
+    async def run(self, stopping: asyncio.Event, stop_now: asyncio.Event) -> None:
+        """Work until `stopping`, then drain and keep renewing leases; `stop_now` ends the grace."""
         drained = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             until_stopped: list[Loop] = [
@@ -162,16 +162,16 @@ class Worker:
             ]
             group.create_task(run_loops(until_drained, drained))
             if self._adopted:
-                _log.info("%d jobs of a dead worker go on", len(self._adopted))
+                _log.info("%d jobs of a dead worker continue", len(self._adopted))
                 self._jobs.adopt(self._adopted)
             if not self._is_checked:
                 preparing = keep_alive("start", self._check_and_prepare)
-                await first_of(stopping.wait(), preparing)
+                await wait_for_first(stopping.wait(), preparing)
             group.create_task(run_loops(until_stopped, stopping))
             await keep_alive(self._jobs.name, lambda: self._jobs.run(stopping))
             if self._jobs.active_jobs:
                 group.create_task(self._begin_drain())
-            await self._drain(hurry)
+            await self._drain(stop_now)
             drained.set()
         try:
             await leases.sign_off(self._db, self._info.id)
@@ -222,10 +222,10 @@ class Worker:
         with contextlib.suppress(StoreError):
             await leases.begin_drain(self._db, self._info.id)
 
-    async def _drain(self, hurry: asyncio.Event) -> None:
-        grace = 0.0 if hurry.is_set() else self._settings.drain_grace_seconds
+    async def _drain(self, stop_now: asyncio.Event) -> None:
+        grace = 0.0 if stop_now.is_set() else self._settings.drain_grace_seconds
         waiters = {
-            asyncio.create_task(hurry.wait()),
+            asyncio.create_task(stop_now.wait()),
             asyncio.create_task(self._jobs.wait_until_idle()),
         }
         await asyncio.wait(waiters, timeout=grace, return_when=asyncio.FIRST_COMPLETED)

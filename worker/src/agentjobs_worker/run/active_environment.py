@@ -14,7 +14,7 @@ from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_runtime.sandboxes.slots import MAX_SERVICES, service_slots
 from agentjobs_worker.agents.invocation import create_run_directory
 from agentjobs_worker.agents.model_access import GATEWAY_PORT
-from agentjobs_worker.agents.pod_programs import program_of
+from agentjobs_worker.agents.pod_programs import find_program_name
 from agentjobs_worker.environments.image_programs import find_program, missing_interpreter
 from agentjobs_worker.environments.layers import (
     home_layer,
@@ -273,8 +273,8 @@ def _service_task(
 async def _check_programs(
     task: SandboxTask, agent: Agent, image: Image, root: RootImage, sandbox: Sandbox
 ) -> None:
-    """A shell starts the program of a preset. Nobody knows what is in a repository."""
-    programs = (task.argv[0], program_of(agent) or "")
+    """None for a program in the repository. A shell starts the program of a preset."""
+    programs = (task.argv[0], find_program_name(agent) or "")
     names = {Path(program).name for program in programs if program and not _is_in_repo(program)}
     paths = await sandbox.find_programs(names, image=root, path=image.variables.get("PATH", ""))
     for name in sorted(names - paths.keys()):

@@ -65,7 +65,7 @@ async def _run(
         if is_small(checkout.entries) and not task.layers:
             run.tools.spare_sandboxes.remember(task)
         if run.job.is_adopted:
-            run.log.note("the worker was restarted, and the agent goes on")
+            run.log.note("the worker was restarted, and the agent continues")
         report = await process.run(task, start)
         for step in await run_in_thread(list, process.watch.steps_left_in(task.run_dir)):
             run.log.steps.record(step)

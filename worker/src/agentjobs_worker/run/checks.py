@@ -13,7 +13,7 @@ from agentjobs_worker.run.active_environment import ActiveEnvironment
 from agentjobs_worker.run.agent_network import connect_task, open_egress
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.plan import Check, RunPlan
-from agentjobs_worker.run.prompt import run_dir_of
+from agentjobs_worker.run.prompt import locate_run_dir
 from agentjobs_worker.sandbox.protocol import SandboxReport, SandboxTask
 from agentjobs_worker.workspace.checkout import Checkout
 
@@ -58,7 +58,7 @@ async def _run_check(
         argv=check.command,
         environment=dict(plan.agent.environment),
         workspace=checkout.tree,
-        run_dir=run_dir_of(checkout),
+        run_dir=locate_run_dir(checkout),
         timeout_seconds=plan.timeout_seconds,
         slot=run.slot,
         limits=plan.agent.limits,

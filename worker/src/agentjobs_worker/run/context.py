@@ -41,7 +41,7 @@ class JobTools:
     session: aiohttp.ClientSession
     # The CA bundle that agents are given; None for the system's.
     certificates: Path | None = None
-    # Of a worker whose agents outlive it; None for others.
+    # Given if agents outlive their worker.
     identity: WorkerIdentity | None = None
     # None if agents run programs of this machine.
     pod_programs: PodPrograms | None = None
@@ -83,7 +83,7 @@ class RunContext:
         return self.pushed_commit is not None
 
     def owner(self, step: str) -> RunOwner:
-        """Of a sandbox of this run."""
+        """The owner of a sandbox of this run."""
         return RunOwner(
             organization_id=self.job.organization_id,
             step=step,

@@ -68,7 +68,7 @@ _CODES: dict[type[Exception], str] = {
 }
 
 
-async def outcome_of(error: Exception, run: RunContext) -> Outcome:
+async def to_outcome(error: Exception, run: RunContext) -> Outcome:
     if (waiting := await _requeue(error, run)) is not None:
         return waiting
     match error:
@@ -81,7 +81,7 @@ async def outcome_of(error: Exception, run: RunContext) -> Outcome:
             return Released()
         case PlatformError() if error.is_of_connection:
             await sync_soon(run.service)
-    failure = _failure_of(error, run)
+    failure = _to_failure(error, run)
     # Where the service keeps its files is not shown to clients.
     message = failure.message.replace(run.settings.data_dir, "…")
     return await _charge(Failed(failure.code, run.log.redact(message)), error, run)
@@ -154,7 +154,7 @@ async def _find_outage(error: Exception, run: RunContext) -> Outage | None:
     return None
 
 
-def _failure_of(error: Exception, run: RunContext) -> Failed:
+def _to_failure(error: Exception, run: RunContext) -> Failed:
     match error:
         case JobFailed() | UnsafeChange():
             return Failed(error.code, str(error))
@@ -165,7 +165,7 @@ def _failure_of(error: Exception, run: RunContext) -> Failed:
         case OSError():
             reason = error.strerror or str(error)
             return Failed("sandbox_error", f"The worker's operating system reported: {reason}.")
-    code = _code_of(error, run)
+    code = _find_code(error, run)
     if code is not None:
         return Failed(code, str(error))
     _log.error("a run failed with an unexpected error", exc_info=error)
@@ -173,7 +173,7 @@ def _failure_of(error: Exception, run: RunContext) -> Failed:
     return Failed("sandbox_error", message)
 
 
-def _code_of(error: Exception, run: RunContext) -> str | None:
+def _find_code(error: Exception, run: RunContext) -> str | None:
     if isinstance(error, PlatformError) and error.fault == "gone" and not run.is_irrevocable:
         return "repo_unavailable"
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)

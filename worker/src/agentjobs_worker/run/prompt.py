@@ -51,7 +51,7 @@ def prepare_task(
         agent,
         details,
         workspace=checkout.tree,
-        run_dir=run_dir_of(checkout),
+        run_dir=locate_run_dir(checkout),
         owner_uid=run.tools.sandbox.owner_uid(run.slot),
         timeout_seconds=plan.timeout_seconds,
         slot=run.slot,
@@ -61,7 +61,7 @@ def prepare_task(
     )
 
 
-def run_dir_of(checkout: Checkout) -> Path:
+def locate_run_dir(checkout: Checkout) -> Path:
     return run_dir_in(checkout.tree.parent)
 
 

@@ -48,7 +48,7 @@ from agentjobs_worker.run.checks import run_checks
 from agentjobs_worker.run.commit import check_kept_commit, commit_work
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.environment import RunEnvironment, choose_environment
-from agentjobs_worker.run.failures import outcome_of
+from agentjobs_worker.run.failures import to_outcome
 from agentjobs_worker.run.host_exhaustion import retry_while_exhausted
 from agentjobs_worker.run.plan import RunPlan, plan_run
 from agentjobs_worker.run.prompt import prepare_task
@@ -75,7 +75,7 @@ async def run_job(run: RunContext) -> Outcome:
             _log.warning("a run failed after its report was written", exc_info=error)
             return run.report
         await store_results_at_end(run, error)
-        return await outcome_of(error, run)
+        return await to_outcome(error, run)
 
 
 async def _run(run: RunContext) -> Completed | Reported | Kept:
@@ -259,7 +259,7 @@ async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: Pushe
 
 
 async def _start(run: RunContext, base: str) -> None:
-    """Of a run whose agent has nothing to do."""
+    """Mark the job as running when no agent has to be started."""
     await start_job(run.db, run.job, base, phases=run.phases.encode())
 
 

@@ -24,7 +24,7 @@ class SpareSandboxes:
         self._directories: dict[int, Path] = {}
 
     def remember(self, task: SandboxTask) -> None:
-        """The next job in this slot probably needs such a sandbox."""
+        """The next job in this slot probably needs a sandbox like this."""
         # Neither secrets nor the connections of this job.
         self._last_tasks[task.slot] = dataclasses.replace(
             task, argv=(), environment={}, ports=(), owner=None, on_note=None

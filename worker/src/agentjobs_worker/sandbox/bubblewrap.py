@@ -31,7 +31,7 @@ from agentjobs_worker.sandbox.environment import environment_inside
 from agentjobs_worker.sandbox.host_shortage import HostShortage, is_shortage, reports_shortage
 from agentjobs_worker.sandbox.launch import Launch
 from agentjobs_worker.sandbox.layers import LayerMounts, root_layer
-from agentjobs_worker.sandbox.prepared import PreparedSandbox, fixed_part_of
+from agentjobs_worker.sandbox.prepared import PreparedSandbox, to_fixed_part
 from agentjobs_worker.sandbox.process import installed_programs
 from agentjobs_worker.sandbox.protocol import (
     BeforeStart,
@@ -182,7 +182,7 @@ class BubblewrapSandbox:
         return installed_programs(names, path)
 
     def prepare(self, task: SandboxTask) -> None:
-        fixed_part = fixed_part_of(task)
+        fixed_part = to_fixed_part(task)
         self._prepared[task.workspace] = PreparedSandbox(fixed_part, self._launch(task))
 
     async def discard(self, workspace: Path) -> None:
@@ -190,11 +190,11 @@ class BubblewrapSandbox:
             await _end(prepared.launch)
 
     def _take_prepared(self, task: SandboxTask) -> Launch | None:
-        """None if there is none, if it has ended, or if the task needs another one."""
+        """None if none was prepared, if it has ended, or if the task needs another one."""
         prepared = self._prepared.pop(task.workspace, None)
         if prepared is None:
             return None
-        if prepared.fixed_part == fixed_part_of(task) and not prepared.launch.ended.done():
+        if prepared.fixed_part == to_fixed_part(task) and not prepared.launch.ended.done():
             return prepared.launch
         ending = asyncio.create_task(_end(prepared.launch))
         self._ending.add(ending)

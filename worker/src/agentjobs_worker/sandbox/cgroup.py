@@ -27,7 +27,7 @@ class Cgroup(Protocol):
         """Start a process, inside the cgroup if the kernel allows that without delay."""
 
     def add(self, pids: Iterable[int]) -> None:
-        """Move those that are not in it. That can take many milliseconds."""
+        """Move processes into the cgroup. That can take many milliseconds."""
 
     def contains(self, pids: Iterable[int]) -> bool: ...
 

@@ -91,8 +91,8 @@ class CgroupV1:
             self._lower_cpu_share()
         memory, cpu_time = self.directories[MEMORY], self.directories[CPU_TIME]
         if self._limits.memory_bytes and read_number(memory / "memory.oom_control", "oom_kill"):
-            most = int((memory / "memory.max_usage_in_bytes").read_text())
-            is_own = most > self._limits.memory_bytes * _FULL_FRACTION
+            peak_bytes = int((memory / "memory.max_usage_in_bytes").read_text())
+            is_own = peak_bytes > self._limits.memory_bytes * _FULL_FRACTION
             return self._limits.memory_text if is_own else NO_HOST_MEMORY
         used = int((cpu_time / "cpuacct.usage").read_text()) / _NANOSECONDS
         if self._limits.cpu_seconds and used >= self._limits.cpu_seconds:
@@ -185,7 +185,7 @@ def claim(directories: Mapping[str, Path]) -> CgroupsV1:
 
 
 def _remove(path: Path) -> bool:
-    """Whether it is gone. A process that has not died yet keeps it."""
+    """Whether the cgroup is gone: a process that has not died yet keeps it."""
     with contextlib.suppress(OSError):
         for pid in members(path):
             # 0 is a process of another pid namespace: not one of this service. This process is

@@ -176,7 +176,7 @@ def claim(root: Path) -> CgroupsV2:
 
 
 def _remove(path: Path) -> bool:
-    """Whether it is gone. A process that has not died yet keeps it."""
+    """Whether the cgroup is gone: a process that has not died yet keeps it."""
     with contextlib.suppress(OSError):
         _kill_all(path)
     with contextlib.suppress(OSError):

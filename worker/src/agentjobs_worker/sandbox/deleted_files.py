@@ -36,7 +36,7 @@ class DeletedFiles:
     def may_hide_files(self, device: int, stopped: threading.Event) -> bool:
         """Whether processes keep files that `used_bytes` cannot see.
 
-        Only root can see the size of a mapped file, and nobody can see a descriptor that was sent
+        Only root can see the size of a mapped file, and no user can see a descriptor that was sent
         to a socket and not received.
         """
         devices = {device, *self._layer_devices}

@@ -31,7 +31,7 @@ def writable_directories(task: SandboxTask) -> tuple[Path, ...]:
 
 
 class SharedDisk:
-    """What the disk gauges of this service know of each other. Used in one thread.
+    """State that the disk gauges of this service share. Used in one thread.
 
     Below half of `floor_bytes` of free space, the service stops the agent that uses the most, if
     that is more than this half.
@@ -46,7 +46,7 @@ class SharedDisk:
         return sum(other.growth_bytes for other in self.gauges - {gauge})
 
     def may_stop(self, gauge: "DiskUsage") -> bool:
-        """Only the largest, and then none until its files can be removed."""
+        """Only the agent that uses most, and no other until its files can be removed."""
         if time.monotonic() < self._stopped_at + RELEASE_SECONDS:
             return False
         if any(other.used_bytes > gauge.used_bytes for other in self.gauges):

@@ -34,7 +34,7 @@ async def open_sandbox(
 
 @contextlib.asynccontextmanager
 async def open_trial_pods(settings: Settings) -> AsyncIterator[ClusterSandbox]:
-    """For a command beside a worker, which has its own."""
+    """A sandbox for a command that runs beside a worker."""
     with tempfile.TemporaryDirectory(prefix="agentjobs-trial-") as directory:
         worker = f"trial-{secrets.token_hex(8)}"
         async with load_cluster().open_sandbox(settings, worker, Path(directory)) as pods:

@@ -71,6 +71,6 @@ class SocketMemory:
 
 
 def _queued_bytes(field: bytes) -> int:
-    """Of a field like `00000000:00000000`."""
+    """The sum of a field like `00000000:00000000`."""
     sent, _, received = field.partition(b":")
     return int(sent, 16) + int(received, 16)

@@ -154,7 +154,7 @@ class _MappedMounts:
         return _open(name)
 
     def _namespace(self, uid: int) -> int:
-        """A user namespace that nobody enters: only its mapping is used."""
+        """A user namespace that no process enters: only its mapping is used."""
         ready_read, ready_write = os.pipe()
         go_read, go_write = os.pipe()
         child = os.fork()

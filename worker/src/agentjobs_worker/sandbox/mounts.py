@@ -41,7 +41,7 @@ _KERNEL = ("--proc", "/proc", "--dev", "/dev")
 
 
 class SystemView(msgspec.Struct, frozen=True):
-    """The part that all jobs of this process share."""
+    """The options that all jobs of this process share."""
 
     options: tuple[str, ...]
     files: dict[str, bytes]
@@ -102,7 +102,7 @@ def job_view(task: SandboxTask, source: Callable[[Path], Path]) -> list[str]:
 
 
 def scratch_directories(task: SandboxTask) -> list[PurePosixPath]:
-    """Those in memory."""
+    """Directories backed by tmpfs."""
     layered = {layer.inside for layer in task.layers}
     return [path for path in (SHARED_MEMORY, TEMPORARY, HOME) if path not in layered]
 

@@ -32,7 +32,7 @@ def last_lines(output: bytes) -> str:
 
 
 def _truncate(text: str) -> str:
-    """Cuts between words only: redaction would not recognize half a secret."""
+    """Cuts between words only: half a secret would not be redacted."""
     if len(text) <= MAX_CHARACTERS:
         return text
     start = _SPACE.search(text, len(text) - MAX_CHARACTERS)

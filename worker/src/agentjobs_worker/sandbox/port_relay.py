@@ -64,7 +64,7 @@ def relay(control: socket.socket) -> NoReturn:
 
 
 def listening_ports() -> set[int]:
-    """Of the network that this process has entered. Stops after one port too many."""
+    """Ports of the network that this process has entered. Stops after one port too many."""
     ports: set[int] = set()
     for path in _SOCKET_TABLES:
         with contextlib.suppress(FileNotFoundError), path.open("rb") as table:

@@ -21,7 +21,7 @@ class PreparedSandbox:
     launch: Launch
 
 
-def fixed_part_of(task: SandboxTask) -> FixedPart:
+def to_fixed_part(task: SandboxTask) -> FixedPart:
     task = dataclasses.replace(
         task, argv=(), environment={}, timeout_seconds=0, ports=(), owner=None, on_note=None
     )

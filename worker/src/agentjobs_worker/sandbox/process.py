@@ -52,7 +52,7 @@ _NICE = ("nice", "-n", str(NICE_INCREMENT))
 
 
 def installed_programs(names: Collection[str], path: str = "") -> dict[str, str]:
-    """Those on this machine."""
+    """The paths of programs on this machine."""
     programs = {name: shutil.which(name, path=path or None) for name in names}
     return {name: program for name, program in programs.items() if program is not None}
 

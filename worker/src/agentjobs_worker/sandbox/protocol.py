@@ -88,7 +88,7 @@ class RunOwner:
     step: str
     job_id: str = ""
     agent_id: str = ""
-    # Of the job's claim; a later one may end what this one started.
+    # The fence of the job's claim; a later claim may end what this one started.
     fence: int = 0
     # The fence of the claim whose command this run only continues; 0 for a new command. If it is
     # gone, `run` raises SandboxLost.
@@ -182,7 +182,7 @@ class SandboxUnavailable(SandboxError):
 
 
 class SandboxUnreachable(SandboxUnavailable):
-    """As long as something outside of this machine is away; it may return by itself."""
+    """Something outside of this machine is unavailable; it may recover by itself."""
 
 
 class SandboxDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,8 +43,9 @@ class RelayedConnections:
         """Replaces the socket of an earlier sandbox, which has ended, and its connections."""
         if (earlier := self._listeners.get(port)) is not None:
             self._close(earlier)
-        for connection in [each for each in self._connections if each.port == port]:
-            self._end(connection)
+        for connection in list(self._connections):
+            if connection.port == port:
+                self._end(connection)
         listener.setblocking(False)
         _fix_buffers(listener)
         self._listeners[port] = listener

@@ -104,27 +104,27 @@ def _rules(*, all_memory_is_counted: bool) -> Iterable[tuple[str, Program]]:
     # Their flags and mode are behind a pointer. On ENOSYS, programs fall back to clone and openat.
     yield from ((name, _refuse(errno.ENOSYS)) for name in ("clone3", "openat2"))
     yield "clone", _refuse_bits(0, CLONE_NEW_ANYTHING, _refuse_hidden_descriptors())
-    yield "ioctl", _refuse_one_of(1, TERMINAL_INJECTIONS)
-    yield "personality", _allow_one_of(0, DEFAULT_PERSONALITIES, _refuse())
+    yield "ioctl", _refuse_any(1, TERMINAL_INJECTIONS)
+    yield "personality", _allow_any(0, DEFAULT_PERSONALITIES, _refuse())
     yield from _socket_rules()
     yield from _file_rules()
     yield from _memory_rules(all_memory_is_counted=all_memory_is_counted)
 
 
 def _socket_rules() -> Iterable[tuple[str, Program]]:
-    netlink = _allow_one_of(2, (NETLINK_ROUTE,), _refuse(errno.EAFNOSUPPORT))
+    netlink = _allow_any(2, (NETLINK_ROUTE,), _refuse(errno.EAFNOSUPPORT))
     otherwise = _if_equal(socket.AF_NETLINK, netlink)
-    internet = _allow_one_of(2, PROTOCOLS, _refuse(errno.EPROTONOSUPPORT))
+    internet = _allow_any(2, PROTOCOLS, _refuse(errno.EPROTONOSUPPORT))
     yield (
         "socket",
         [
             _argument(0),
-            *_jump_if_one_of(FAMILIES, len(otherwise)),
+            *_jump_if_any(FAMILIES, len(otherwise)),
             *otherwise,
             *internet,
         ],
     )
-    yield "socketpair", _allow_one_of(0, FAMILIES, _refuse(errno.EAFNOSUPPORT))
+    yield "socketpair", _allow_any(0, FAMILIES, _refuse(errno.EAFNOSUPPORT))
 
 
 def _file_rules() -> Iterable[tuple[str, Program]]:
@@ -155,7 +155,7 @@ def _memory_rules(*, all_memory_is_counted: bool) -> Iterable[tuple[str, Program
     yield from ((name, _refuse(errno.ENOSYS)) for name in calls)
     yield "shmget", _allow_at_most(1, MAX_SHARED_SEGMENT_BYTES)
     # The watchdog assumes the default sizes. The kernel, too, lowers a size without an error.
-    ignored = [*_jump_if_one_of(BUFFER_OPTIONS, 1), *_return(ALLOW), *_return(ERRNO | 0)]
+    ignored = [*_jump_if_any(BUFFER_OPTIONS, 1), *_return(ALLOW), *_return(ERRNO | 0)]
     yield (
         "setsockopt",
         [
@@ -201,20 +201,20 @@ def _refuse_hidden_descriptors() -> Program:
     ]
 
 
-def _allow_one_of(position: int, values: Sequence[int], otherwise: Program) -> Program:
+def _allow_any(position: int, values: Sequence[int], otherwise: Program) -> Program:
     return [
         _argument(position),
-        *_jump_if_one_of(values, len(otherwise)),
+        *_jump_if_any(values, len(otherwise)),
         *otherwise,
         *_return(ALLOW),
     ]
 
 
-def _refuse_one_of(position: int, values: Sequence[int]) -> Program:
-    return [_argument(position), *_jump_if_one_of(values, 1), *_return(ALLOW), *_refuse()]
+def _refuse_any(position: int, values: Sequence[int]) -> Program:
+    return [_argument(position), *_jump_if_any(values, 1), *_return(ALLOW), *_refuse()]
 
 
-def _jump_if_one_of(values: Sequence[int], over: int) -> Program:
+def _jump_if_any(values: Sequence[int], over: int) -> Program:
     """Jump over this many instructions after the last comparison."""
     last = len(values) - 1
     return [(_JUMP_EQUAL, last - index + over, 0, value) for index, value in enumerate(values)]

@@ -78,7 +78,7 @@ class ProcessUsage:
                 if content := self._read(f"{path}/stat"):
                     resident = ProcessStat(content)
                     if resident.resident_bytes:
-                        return path, process.with_memory_of(resident)
+                        return path, process.with_memory_from(resident)
         return pid, process
 
     def _memory(self, processes: dict[str, "ProcessStat"]) -> int:
@@ -171,7 +171,7 @@ class ProcessStat:
         """Whether the first thread has ended and others run."""
         return self._fields[0] == b"Z" and int(self._fields[17]) > 1
 
-    def with_memory_of(self, thread: "ProcessStat") -> "ProcessStat":
+    def with_memory_from(self, thread: "ProcessStat") -> "ProcessStat":
         self._fields[20:22] = thread._fields[20:22]
         return self
 

@@ -52,7 +52,7 @@ class WorkerIdentity:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return cls(directory, lock, _load(directory / _FILE, _place_of(lock)))
+            return cls(directory, lock, _load(directory / _FILE, _describe_place(lock)))
         except BlockingIOError:
             os.close(lock)
             raise SandboxUnavailable(
@@ -69,7 +69,7 @@ class WorkerIdentity:
 
     @property
     def dead_workers(self) -> tuple[str, ...]:
-        """Those before this one whose jobs nobody has adopted."""
+        """Earlier workers whose jobs nobody has adopted."""
         return self._record.workers
 
     def add(self, worker_id: str) -> None:
@@ -81,7 +81,7 @@ class WorkerIdentity:
         self._replace((worker_id,))
 
     def derive_token(self, purpose: str) -> str:
-        """The same for each worker in this data directory, and known to nobody else."""
+        """A secret that all workers in this data directory share."""
         key = bytes.fromhex(self._record.secret)
         return hmac.new(key, purpose.encode(), hashlib.sha256).hexdigest()[:48]
 
@@ -93,7 +93,7 @@ class WorkerIdentity:
         replace_private_file(self.directory / _FILE, msgspec.json.encode(self._record))
 
 
-def _place_of(lock: int) -> str:
+def _describe_place(lock: int) -> str:
     return f"{socket.gethostname()} {os.fstat(lock).st_ino}"
 
 
@@ -101,7 +101,7 @@ def _load(path: Path, place: str) -> _Record:
     try:
         record = msgspec.json.decode(path.read_bytes(), type=_Record)
     except (FileNotFoundError, msgspec.DecodeError):
-        # An unreadable one belongs to nobody: pods with its id are found by their jobs.
+        # An unreadable record has no owner: pods with its id are found by their jobs.
         return _new_record(place)
     if record.place == place:
         return record

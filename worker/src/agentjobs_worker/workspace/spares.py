@@ -60,7 +60,7 @@ class Spares:
 
     @property
     def spares(self) -> tuple[Copy, ...]:
-        """The oldest first."""
+        """Spares, the oldest first."""
         return tuple(self._spares)
 
     async def take(self, repo_id: str, commit: str) -> Copy | None:

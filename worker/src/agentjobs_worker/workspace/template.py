@@ -77,7 +77,7 @@ class Templates:
             self._retire(old)
 
     def remove_empty_directory(self, repo_id: str) -> None:
-        """Of a repository that was deleted."""
+        """For a repository that was deleted."""
         with contextlib.suppress(OSError):
             (self._root / repo_id).rmdir()
 

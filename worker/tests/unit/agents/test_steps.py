@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_runtime.agents.steps import Step, duration_of, exit_code_of
+from agentjobs_runtime.agents.steps import Step, to_duration, to_exit_code
 from agentjobs_worker.agents.presets.all_presets import PRESETS
 from agentjobs_worker.agents.presets.event_stream import MAX_BLOCKS
-from agentjobs_worker.agents.presets.tool_steps import message_step, script_of, tool_step
+from agentjobs_worker.agents.presets.tool_steps import message_step, tool_step, unwrap_script
 from tests.support.paths import DATA
 
 RECORDED = DATA / "agent_events"
@@ -158,22 +158,22 @@ def test_a_message_has_its_first_line_as_title() -> None:
 
 
 def test_the_shell_of_a_command_is_left_out_if_the_command_is_quoted_as_one() -> None:
-    assert script_of("/bin/bash -lc 'pytest -q | tail'") == "pytest -q | tail"
-    assert script_of("bash -lc 'a") == "bash -lc 'a"
-    assert script_of("make test all") == "make test all"
+    assert unwrap_script("/bin/bash -lc 'pytest -q | tail'") == "pytest -q | tail"
+    assert unwrap_script("bash -lc 'a") == "bash -lc 'a"
+    assert unwrap_script("make test all") == "make test all"
 
 
 @pytest.mark.parametrize("value", [True, "1", 2**40, None, 1.5])
 def test_no_process_ends_with_this_exit_code(value: object) -> None:
-    assert exit_code_of(value) is None
+    assert to_exit_code(value) is None
 
 
 def test_times_that_cannot_be_true_have_no_duration() -> None:
-    assert duration_of(1_000, 3_500) == 2_500
-    assert duration_of(5, 4) is None
-    assert duration_of("5", 9) is None
-    assert duration_of(0, 1e300) is None
-    assert duration_of(0.5, 10**400) is None
+    assert to_duration(1_000, 3_500) == 2_500
+    assert to_duration(5, 4) is None
+    assert to_duration("5", 9) is None
+    assert to_duration(0, 1e300) is None
+    assert to_duration(0.5, 10**400) is None
 
 
 @pytest.mark.parametrize(

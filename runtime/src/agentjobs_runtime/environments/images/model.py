@@ -1,4 +1,4 @@
-"""What others know of an image: where it is unpacked, and how its author starts it."""
+"""An image for its users: where it is unpacked, and how its author starts it."""
 
 from collections.abc import Mapping
 from pathlib import Path

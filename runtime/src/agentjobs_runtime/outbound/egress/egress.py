@@ -29,7 +29,7 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class Egress:
-    """Of one job; close it when its sandbox is gone. Raises ValueError for an invalid pattern.
+    """Serves one job; close it when its sandbox is gone. Raises ValueError for an invalid pattern.
 
     `patterns` is None for any host: then only clients that support the proxy reach it.
     """

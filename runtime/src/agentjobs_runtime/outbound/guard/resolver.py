@@ -44,7 +44,7 @@ class HostResolver:
         if _is_address(host):
             return [host]
         future = await self._join_or_start(host)
-        # If the caller gives up, the thread goes on and serves the next caller for this name.
+        # If the caller gives up, the thread continues and serves the next caller for this name.
         await asyncio.wait({future})
         result = future.result()
         if isinstance(result, Exception):

@@ -118,7 +118,7 @@ class GuardedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         addresses = filter_permitted(host, await self._addresses(host), self._allowed)
         results = [_result(host, address, port) for address in addresses]
-        usable = [each for each in results if family in (socket.AF_UNSPEC, each["family"])]
+        usable = [result for result in results if family in (socket.AF_UNSPEC, result["family"])]
         if not usable:
             raise socket.gaierror(socket.EAI_NONAME, "the name has no address")
         return usable

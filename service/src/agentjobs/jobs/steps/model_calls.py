@@ -2,7 +2,7 @@
 
 from agentjobs.gateway.call_report import CallReport
 from agentjobs.gateway.usage import Usage
-from agentjobs_runtime.agents.steps import Step, state_of
+from agentjobs_runtime.agents.steps import Step, to_state
 
 
 def model_step(report: CallReport) -> Step:
@@ -11,7 +11,7 @@ def model_step(report: CallReport) -> Step:
         kind="model",
         title=report.model,
         detail=_failure(report.status) if failed else _tokens(report.usage),
-        state=state_of(failed=failed),
+        state=to_state(failed=failed),
         duration_ms=report.duration_ms,
         cost_nanousd=report.cost_nanousd,
     )

@@ -9,7 +9,7 @@ import msgspec
 from agentjobs.jobs.steps.rows import StoredStep, last_sequence, store_steps
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost
-from agentjobs_runtime.agents.steps import Step, state_of
+from agentjobs_runtime.agents.steps import Step, to_state
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.safe_text import (
     ellipsize,
@@ -130,7 +130,7 @@ class StepRecorder:
             title=step.title[: 2 * MAX_TITLE_LENGTH],
             detail=_shorten(step.detail),
             # Without a key nobody can end it.
-            state=step.state if step.key else state_of(failed=step.state == "failed"),
+            state=step.state if step.key else to_state(failed=step.state == "failed"),
             exit_code=step.exit_code,
             duration_ms=step.duration_ms,
             cost_nanousd=step.cost_nanousd,

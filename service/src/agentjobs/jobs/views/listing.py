@@ -14,7 +14,7 @@ from agentjobs.jobs.views.rows import IS_CLAIMED
 from agentjobs.jobs.views.titles import agent_on_repo, title_of
 from agentjobs.store.database import Database, Row, struct_of
 from agentjobs.store.like_pattern import contains_pattern
-from agentjobs_runtime.identifiers import time_of
+from agentjobs_runtime.identifiers import creation_time_ms
 from agentjobs_runtime.protocol.cause import stored_cause
 from agentjobs_runtime.protocol.verification import Verification, stored_verification
 
@@ -130,7 +130,7 @@ async def list_lines(
     reached = rows[0]["reached"]
     if reached == filter.lower_bound():
         return JobPage(lines, None, None)
-    return JobPage(lines, reached, time_of(reached))
+    return JobPage(lines, reached, creation_time_ms(reached))
 
 
 async def failed_lines(

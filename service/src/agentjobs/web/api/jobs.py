@@ -40,7 +40,7 @@ from agentjobs.web.api.requests import (
 )
 from agentjobs.web.api.warnings import keep_body
 from agentjobs_runtime.identifiers import id_matcher
-from agentjobs_runtime.json_fields import doc, faults_of, fields_of
+from agentjobs_runtime.json_fields import doc, find_faults, select_fields
 
 _is_job_id = id_matcher("job")
 _REPLAYED = ((b"idempotent-replay", b"true"),)
@@ -105,7 +105,7 @@ async def follow_up(call: Call) -> Response:
         call.context.jobs,
         call.caller,
         job_id,
-        FollowUpRequest(**fields_of(body, FollowUpRequest)),
+        FollowUpRequest(**select_fields(body, FollowUpRequest)),
         # The same body for another job is a different request.
         idempotency=read_claim(call.scope, {"follows": job_id, "body": body}),
     )
@@ -116,7 +116,7 @@ async def retry(call: Call) -> Response:
     job_id = parse_job_id(call)
     body = await read_optional_object(call.scope, call.receive)
     faults = [
-        *faults_of(body, RetryRequest),
+        *find_faults(body, RetryRequest),
         *null_character_faults(body),
         *key_faults(call.scope),
     ]

@@ -35,9 +35,9 @@ from agentjobs_runtime.json_fields import (
     Url,
     copy_fields,
     doc,
-    faults_of,
-    fields_of,
+    find_faults,
     known_values,
+    select_fields,
     text,
 )
 
@@ -138,9 +138,9 @@ async def show(call: Call) -> Response:
 
 async def merge(call: Call) -> Response:
     body = await read_optional_object(call.scope, call.receive)
-    if faults := faults_of(body, MergePullRequest):
+    if faults := find_faults(body, MergePullRequest):
         raise validation_failed(faults)
-    request = MergePullRequest(**fields_of(body, MergePullRequest))
+    request = MergePullRequest(**select_fields(body, MergePullRequest))
     pull = await _pull(call)
     with audit.acting_as(call.actor):
         merged = await _merge(call.context, pull, request)

@@ -14,7 +14,7 @@ from msgspec import inspect
 from starlette.types import Scope
 
 from agentjobs.web.api.errors import validation_failed
-from agentjobs_runtime.json_fields import faults_of, kinds_of
+from agentjobs_runtime.json_fields import field_types, find_faults
 from agentjobs_runtime.problems import Fault
 
 # More parameters than any operation has; reading them all would take long.
@@ -44,7 +44,7 @@ def read_query(
     faults += [
         # A list is a single parameter.
         {**fault, "field": _INDEX.sub("", fault["field"])}
-        for fault in faults_of(given, type_)
+        for fault in find_faults(given, type_)
     ]
     if more_faults is not None:
         faults += more_faults(given)
@@ -56,21 +56,21 @@ def read_query(
 @functools.cache
 def parameter_names(type_: type | None) -> tuple[frozenset[str], tuple[str, ...]]:
     """The names that `type_` declares, and the prefixes of those of its objects."""
-    kinds = {} if type_ is None else kinds_of(type_)
+    kinds = {} if type_ is None else field_types(type_)
     objects = [name for name, kind in kinds.items() if isinstance(kind, inspect.DictType)]
     return frozenset(kinds) - set(objects), tuple(f"{name}." for name in objects)
 
 
 def _takes_one_value(parameter: str, type_: type) -> bool:
     names, prefixes = parameter_names(type_)
-    is_list = isinstance(kinds_of(type_).get(parameter), inspect.ListType)
+    is_list = isinstance(field_types(type_).get(parameter), inspect.ListType)
     return parameter.startswith(prefixes) or (parameter in names and not is_list)
 
 
 def _values(parameters: Mapping[str, Sequence[str]], type_: type) -> dict[str, Any]:
     """By field; unreadable values remain strings."""
     values: dict[str, Any] = {}
-    for name, kind in kinds_of(type_).items():
+    for name, kind in field_types(type_).items():
         if isinstance(kind, inspect.DictType):
             prefix = f"{name}."
             values[name] = {

@@ -32,7 +32,7 @@ from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import read_optional_object
 from agentjobs.web.api.times import TimeText, parse_time, time_faults
 from agentjobs_dependencies.advisories.severity import Level
-from agentjobs_runtime.json_fields import NULL_CHARACTERS, doc, faults_of, fields_of, text
+from agentjobs_runtime.json_fields import NULL_CHARACTERS, doc, find_faults, select_fields, text
 from agentjobs_runtime.problems import Problem
 
 _CURSORS = Cursors("vulnerabilities", re.compile("[0-9]{4}fnd_[0-9a-z]{26}").fullmatch)
@@ -103,9 +103,9 @@ async def list_all(call: Call) -> Response:
 
 async def dismiss(call: Call) -> Response:
     body = await read_optional_object(call.scope, call.receive)
-    if faults := [*faults_of(body, DismissRequest), *time_faults(body, "until")]:
+    if faults := [*find_faults(body, DismissRequest), *time_faults(body, "until")]:
         raise validation_failed(faults)
-    request = DismissRequest(**fields_of(body, DismissRequest))
+    request = DismissRequest(**select_fields(body, DismissRequest))
     finding = await _finding(call)
     decision = NewDecision(
         reason=request.reason,

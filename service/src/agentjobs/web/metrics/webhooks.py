@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from agentjobs.store.database import Database
 from agentjobs_runtime.clock import SECOND_MS
-from agentjobs_runtime.identifiers import time_of
+from agentjobs_runtime.identifiers import creation_time_ms
 
 # By kind of attempt; the label is called `lane`. Uses only the sender's indexes, because all
 # waiting rows are counted. A first attempt is due since its event, whose time is in the identifier.
@@ -75,4 +75,4 @@ def _overdue_ms(oldest: str | int | None, now: int) -> int:
     """`oldest` is a time or an identifier, which contains its time."""
     if oldest is None:
         return 0
-    return max(now - (time_of(oldest) if isinstance(oldest, str) else oldest), 0)
+    return max(now - (creation_time_ms(oldest) if isinstance(oldest, str) else oldest), 0)

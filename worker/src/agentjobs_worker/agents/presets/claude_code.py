@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 
 from agentjobs_runtime.agents.definitions import ModelAccess
-from agentjobs_runtime.agents.steps import Step, state_of
+from agentjobs_runtime.agents.steps import Step, to_state
 from agentjobs_worker.agents.presets.event_stream import (
     Event,
     EventWatcher,
     indent,
     object_at,
     objects_in,
-    text_of,
+    to_text,
     truncate,
 )
 from agentjobs_worker.agents.presets.preset import Preset
@@ -50,7 +50,7 @@ class ClaudeCodeWatcher(EventWatcher):
             return "\n".join(filter(None, map(_format_block, blocks)))
         return ""
 
-    def steps_of(self, event: Event) -> Iterator[Step]:
+    def read_steps(self, event: Event) -> Iterator[Step]:
         if event["type"] in ("assistant", "user"):
             for block in objects_in(object_at(event, "message").get("content")):
                 yield from _steps_of_block(block)
@@ -63,7 +63,7 @@ class ClaudeCodeWatcher(EventWatcher):
             )
         subtype = result.get("subtype")
         if result.get("is_error") or subtype != "success":
-            reasons = map(text_of, (result.get("result"), result.get("errors"), subtype))
+            reasons = map(to_text, (result.get("result"), result.get("errors"), subtype))
             reason = next(filter(None, reasons), "it gave no reason")
             return f"Claude Code reported an error: {truncate(reason)}"
         return None
@@ -72,7 +72,7 @@ class ClaudeCodeWatcher(EventWatcher):
 def _format_system(event: Event) -> str:
     match event.get("subtype"):
         case "init":
-            version, model = (text_of(event.get(name)) for name in ("claude_code_version", "model"))
+            version, model = (to_text(event.get(name)) for name in ("claude_code_version", "model"))
             return f"Claude Code {version}, model {model}"
         case "api_retry":
             return f"! the model does not respond, attempt {truncate(event.get('attempt'))}"
@@ -83,11 +83,11 @@ def _format_system(event: Event) -> str:
 def _format_block(block: Event) -> str:
     match block.get("type"):
         case "text":
-            return text_of(block)
+            return to_text(block)
         case "tool_use":
-            return f"> {text_of(block.get('name'))} {truncate(block.get('input'))}"
+            return f"> {to_text(block.get('name'))} {truncate(block.get('input'))}"
         case "tool_result":
-            return indent(truncate(text_of(block.get("content"))))
+            return indent(truncate(to_text(block.get("content"))))
         case _:
             return ""
 
@@ -95,17 +95,17 @@ def _format_block(block: Event) -> str:
 def _steps_of_block(block: Event) -> Iterator[Step]:
     match block.get("type"):
         case "text":
-            yield message_step(text_of(block))
+            yield message_step(to_text(block))
         case "tool_use":
-            step = tool_step(text_of(block.get("name")), object_at(block, "input"))
-            yield msgspec.structs.replace(step, state="running", key=text_of(block.get("id")))
+            step = tool_step(to_text(block.get("name")), object_at(block, "input"))
+            yield msgspec.structs.replace(step, state="running", key=to_text(block.get("id")))
         case "tool_result":
-            output, failed = text_of(block.get("content")), block.get("is_error") is True
+            output, failed = to_text(block.get("content")), block.get("is_error") is True
             code = _EXIT_CODE.match(output) if failed else None
             yield Step(
-                key=text_of(block.get("tool_use_id")),
+                key=to_text(block.get("tool_use_id")),
                 detail=output[code.end() :] if code else output,
-                state=state_of(failed=failed),
+                state=to_state(failed=failed),
                 exit_code=int(code[1]) if code else None,
             )
 
@@ -113,7 +113,7 @@ def _steps_of_block(block: Event) -> Iterator[Step]:
 def _arguments(model: ModelAccess) -> tuple[str, ...]:
     return (
         *("--print", "--verbose", "--output-format", "stream-json"),
-        # The sandbox limits what it may do, and nobody can answer prompts.
+        # The sandbox limits what it may do, and no user is there to answer prompts.
         "--dangerously-skip-permissions",
         # Reads the repository's guidance but does not start its hooks and servers.
         *("--setting-sources", "user,project", "--strict-mcp-config", "--no-session-persistence"),

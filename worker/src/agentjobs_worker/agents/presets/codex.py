@@ -4,18 +4,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentjobs_runtime.agents.definitions import ModelAccess
-from agentjobs_runtime.agents.steps import Step, StepState, exit_code_of
+from agentjobs_runtime.agents.steps import Step, StepState, to_exit_code
 from agentjobs_worker.agents.presets.event_stream import (
     Event,
     EventWatcher,
     indent,
     object_at,
     objects_in,
-    text_of,
+    to_text,
     truncate,
 )
 from agentjobs_worker.agents.presets.preset import Preset
-from agentjobs_worker.agents.presets.tool_steps import message_step, relative_path, script_of
+from agentjobs_worker.agents.presets.tool_steps import message_step, relative_path, unwrap_script
 from agentjobs_worker.sandbox.protocol import SandboxReport
 
 # A custom provider; the gateway's address is known only inside the sandbox.
@@ -54,14 +54,14 @@ class CodexWatcher(EventWatcher):
             case "turn.completed":
                 self._has_completed = True
             case "turn.failed":
-                self._failure = text_of(object_at(event, "error").get("message"))
+                self._failure = to_text(object_at(event, "error").get("message"))
             case "error":
-                return f"! {truncate(text_of(event.get('message')))}"
+                return f"! {truncate(to_text(event.get('message')))}"
             case "item.completed":
                 return _format_item(object_at(event, "item"))
         return ""
 
-    def steps_of(self, event: Event) -> Iterator[Step]:
+    def read_steps(self, event: Event) -> Iterator[Step]:
         if event["type"] in ("item.started", "item.completed"):
             yield from _steps_of_item(object_at(event, "item"))
 
@@ -78,39 +78,39 @@ class CodexWatcher(EventWatcher):
 def _format_item(item: Event) -> str:
     match item.get("type"):
         case "agent_message" | "reasoning":
-            return text_of(item)
+            return to_text(item)
         case "command_execution":
-            output = indent(truncate(text_of(item.get("aggregated_output"))))
-            return f"> {truncate(text_of(item.get('command')))}\n{output}"
+            output = indent(truncate(to_text(item.get("aggregated_output"))))
+            return f"> {truncate(to_text(item.get('command')))}\n{output}"
         case "file_change":
             return f"> changed {truncate(item.get('changes'))}"
         case "error":
-            return f"! {truncate(text_of(item.get('message')))}"
+            return f"! {truncate(to_text(item.get('message')))}"
         case _:
             return ""
 
 
 def _steps_of_item(item: Event) -> Iterator[Step]:
-    key, state = text_of(item.get("id")), _STATES.get(text_of(item.get("status")), "succeeded")
+    key, state = to_text(item.get("id")), _STATES.get(to_text(item.get("status")), "succeeded")
     match item.get("type"):
-        case "agent_message" if text_of(item):
-            yield message_step(text_of(item))
+        case "agent_message" if to_text(item):
+            yield message_step(to_text(item))
         case "command_execution":
             yield Step(
                 kind="command",
-                title=script_of(text_of(item.get("command"))),
-                detail=text_of(item.get("aggregated_output")),
+                title=unwrap_script(to_text(item.get("command"))),
+                detail=to_text(item.get("aggregated_output")),
                 state=state,
                 key=key,
-                exit_code=exit_code_of(item.get("exit_code")),
+                exit_code=to_exit_code(item.get("exit_code")),
             )
         case "file_change":
             for index, change in enumerate(objects_in(item.get("changes"))):
-                note = _CHANGES.get(text_of(change.get("kind")), "")
-                title = f"{relative_path(text_of(change.get('path')))}{note}"
+                note = _CHANGES.get(to_text(change.get("kind")), "")
+                title = f"{relative_path(to_text(change.get('path')))}{note}"
                 yield Step(kind="change", title=title, state=state, key=f"{key} {index}")
         case "mcp_tool_call" | "web_search" as kind:
-            names = (text_of(item.get(name)) for name in ("server", "tool", "query"))
+            names = (to_text(item.get(name)) for name in ("server", "tool", "query"))
             yield Step(title=" ".join(filter(None, (kind, *names))), state=state, key=key)
 
 

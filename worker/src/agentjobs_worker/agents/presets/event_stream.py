@@ -44,7 +44,7 @@ class EventWatcher(RunWatcher):
     def format_event(self, event: Event) -> str:
         raise NotImplementedError
 
-    def steps_of(self, event: Event) -> Iterable[Step]:
+    def read_steps(self, event: Event) -> Iterable[Step]:
         raise NotImplementedError
 
     def last_lines(self, report: SandboxReport) -> str:  # noqa: ARG002 - its lines are raw events
@@ -115,7 +115,7 @@ class EventWatcher(RunWatcher):
 
     def _report_steps(self, event: Event) -> None:
         with contextlib.suppress(RecursionError):
-            for step in self.steps_of(event):
+            for step in self.read_steps(event):
                 self._report(step)
 
     def _report(self, step: Step) -> None:
@@ -141,7 +141,7 @@ def _parse_event(line: bytes) -> Event | None:
     return event if isinstance(event, dict) and isinstance(event.get("type"), str) else None
 
 
-def text_of(value: Any) -> str:
+def to_text(value: Any) -> str:
     """A string, or the strings in a list of blocks."""
     return "\n".join(filter(None, islice(_texts(value, MAX_TEXT_DEPTH), MAX_BLOCKS)))
 

@@ -10,9 +10,9 @@ import msgspec
 
 from agentjobs_runtime.agents.definitions import ModelAccess
 from agentjobs_runtime.agents.report import read_head
-from agentjobs_runtime.agents.steps import Step, duration_of, exit_code_of, state_of
+from agentjobs_runtime.agents.steps import Step, to_duration, to_exit_code, to_state
 from agentjobs_runtime.sandboxes.directories import REPORT_DIRECTORY
-from agentjobs_worker.agents.presets.event_stream import text_of
+from agentjobs_worker.agents.presets.event_stream import to_text
 from agentjobs_worker.agents.presets.preset import Preset
 from agentjobs_worker.agents.presets.tool_steps import message_step
 from agentjobs_worker.agents.run_watcher import RunWatcher
@@ -37,7 +37,7 @@ class _Action(msgspec.Struct, frozen=True):
 
 
 class _Extra(msgspec.Struct, frozen=True):
-    """Of an answer of the model: `actions`; of a command: the rest. `timestamp` is in seconds."""
+    """A response of the model has `actions`, a command the rest. `timestamp` is in seconds."""
 
     actions: tuple[_Action, ...] = ()
     timestamp: float | None = None
@@ -63,7 +63,7 @@ class MiniSweAgentWatcher(RunWatcher):
         content = read_head(path, MAX_TRAJECTORY_BYTES + 1) or b""
         if len(content) <= MAX_TRAJECTORY_BYTES:
             with contextlib.suppress(msgspec.MsgspecError, RecursionError, ValueError):
-                yield from _steps_of(msgspec.json.decode(content, type=_Trajectory).messages)
+                yield from _read_steps(msgspec.json.decode(content, type=_Trajectory).messages)
 
     def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:
         status = _exit_status(run_dir)
@@ -76,13 +76,15 @@ class MiniSweAgentWatcher(RunWatcher):
         )
 
 
-def _steps_of(messages: Sequence[_Message]) -> Iterator[Step]:
-    outputs = {each.tool_call_id: each.extra for each in messages if each.role == "tool"}
+def _read_steps(messages: Sequence[_Message]) -> Iterator[Step]:
+    outputs = {
+        message.tool_call_id: message.extra for message in messages if message.role == "tool"
+    }
     for message in messages:
         if message.role != "assistant":
             continue
         asked_at = _milliseconds(message.extra.timestamp)
-        if text := text_of(message.content):
+        if text := to_text(message.content):
             yield msgspec.structs.replace(message_step(text), started_at=asked_at)
         for action in message.extra.actions:
             output = outputs.get(action.tool_call_id, _Extra())
@@ -97,10 +99,10 @@ def _command(action: _Action, output: _Extra, started_at: int | None, ended_at: 
         kind="command",
         title=action.command,
         detail=output.raw_output,
-        state=state_of(failed=output.returncode not in (0, None)),
-        exit_code=exit_code_of(output.returncode),
+        state=to_state(failed=output.returncode not in (0, None)),
+        exit_code=to_exit_code(output.returncode),
         started_at=started_at,
-        duration_ms=duration_of(started_at, ended_at),
+        duration_ms=to_duration(started_at, ended_at),
     )
 
 

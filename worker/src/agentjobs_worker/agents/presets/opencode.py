@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 
 from agentjobs_runtime.agents.definitions import ModelAccess
-from agentjobs_runtime.agents.steps import Step, duration_of, exit_code_of, state_of
+from agentjobs_runtime.agents.steps import Step, to_duration, to_exit_code, to_state
 from agentjobs_worker.agents.presets.event_stream import (
     Event,
     EventWatcher,
     indent,
     object_at,
-    text_of,
+    to_text,
     truncate,
 )
 from agentjobs_worker.agents.presets.preset import PROVIDER_URLS, Preset
@@ -39,21 +39,21 @@ class OpencodeWatcher(EventWatcher):
                 self._failure = _message(object_at(event, "error"))
                 return f"! {self._failure}"
             case "text":
-                return text_of(part)
+                return to_text(part)
             case "tool_use":
                 state = object_at(part, "state")
-                output = indent(truncate(text_of(state.get("output") or state.get("error"))))
-                return f"> {text_of(part.get('tool'))} {truncate(state.get('input'))}\n{output}"
+                output = indent(truncate(to_text(state.get("output") or state.get("error"))))
+                return f"> {to_text(part.get('tool'))} {truncate(state.get('input'))}\n{output}"
             case _:
                 return ""
 
-    def steps_of(self, event: Event) -> Iterator[Step]:
+    def read_steps(self, event: Event) -> Iterator[Step]:
         part = object_at(event, "part")
         match event["type"]:
             case "text":
-                yield message_step(text_of(part))
+                yield message_step(to_text(part))
             case "tool_use":
-                yield _tool_step(text_of(part.get("tool")), object_at(part, "state"))
+                yield _tool_step(to_text(part.get("tool")), object_at(part, "state"))
 
     def failure_reason(self, report: SandboxReport, run_dir: Path) -> str | None:
         if self._failure is not None:
@@ -62,26 +62,26 @@ class OpencodeWatcher(EventWatcher):
 
 
 def _tool_step(tool: str, state: Event) -> Step:
-    """Of a call that has ended: it reports no others."""
+    """The step for a call that has ended: opencode reports no others."""
     step, metadata, time = (
         tool_step(tool, object_at(state, "input")),
         object_at(state, "metadata"),
         object_at(state, "time"),
     )
-    error, exit_code = text_of(state.get("error")), exit_code_of(metadata.get("exit"))
+    error, exit_code = to_text(state.get("error")), to_exit_code(metadata.get("exit"))
     failed = state.get("status") == "error" or bool(exit_code)
-    output = error or text_of(metadata.get("diff")) or step.detail or text_of(state.get("output"))
+    output = error or to_text(metadata.get("diff")) or step.detail or to_text(state.get("output"))
     return msgspec.structs.replace(
         step,
         detail=output,
-        state=state_of(failed=failed),
+        state=to_state(failed=failed),
         exit_code=exit_code,
-        duration_ms=duration_of(time.get("start"), time.get("end")),
+        duration_ms=to_duration(time.get("start"), time.get("end")),
     )
 
 
 def _message(error: Event) -> str:
-    message = text_of(object_at(error, "data").get("message")) or text_of(error.get("name"))
+    message = to_text(object_at(error, "data").get("message")) or to_text(error.get("name"))
     return truncate(message or error)
 
 

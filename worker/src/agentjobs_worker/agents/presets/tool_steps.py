@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from agentjobs_runtime.agents.steps import Step, StepKind
 from agentjobs_runtime.sandboxes.directories import WORKSPACE
-from agentjobs_worker.agents.presets.event_stream import Event, text_of
+from agentjobs_worker.agents.presets.event_stream import Event, to_text
 
 _KINDS: Mapping[str, StepKind] = {
     "read": "read",
@@ -34,7 +34,7 @@ def tool_step(tool: str, arguments: Event) -> Step:
     """What the call will do; whether it succeeded is for the caller to say."""
     kind = _KINDS.get(tool.lower(), "other")
     if kind == "command":
-        return Step(kind=kind, title=text_of(arguments.get("command")) or tool)
+        return Step(kind=kind, title=to_text(arguments.get("command")) or tool)
     if path := _first(arguments, _PATHS):
         title = relative_path(path) if kind != "other" else f"{tool} {relative_path(path)}"
         return Step(kind=kind, title=title, detail=_change(arguments) if kind == "change" else "")
@@ -51,7 +51,7 @@ def relative_path(path: str) -> str:
     return path.removeprefix(f"{WORKSPACE}/")
 
 
-def script_of(command: str) -> str:
+def unwrap_script(command: str) -> str:
     """What a shell runs, for a command such as `/bin/sh -lc '…'`."""
     if len(command) > _MAX_SHELL_LENGTH:
         return command
@@ -74,4 +74,4 @@ def _signed_lines(sign: str, text: str) -> str:
 
 
 def _first(arguments: Event, names: tuple[str, ...]) -> str:
-    return next(filter(None, (text_of(arguments.get(name)) for name in names)), "")
+    return next(filter(None, (to_text(arguments.get(name)) for name in names)), "")

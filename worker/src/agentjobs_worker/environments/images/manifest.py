@@ -1,4 +1,4 @@
-"""Parses manifests, indexes and configurations of images, which strangers wrote. Pure."""
+"""Parses manifests, indexes and configurations of images, which are untrusted. Pure."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from agentjobs_runtime.environments.images.errors import ImageError
 from agentjobs_runtime.environments.images.reference import DIGEST
 from agentjobs_runtime.safe_text import ellipsize, single_line
 
-# Of a manifest or a configuration.
+# The size of a manifest or a configuration.
 MAX_DOCUMENT_BYTES = 4 * 1024**2
 MAX_LAYERS = 512
 
@@ -103,7 +103,7 @@ class ImageConfig(msgspec.Struct, frozen=True, kw_only=True):
     working_directory: str
 
 
-def digest_of(document: bytes) -> str:
+def compute_digest(document: bytes) -> str:
     return f"sha256:{hashlib.sha256(document).hexdigest()}"
 
 
@@ -122,15 +122,15 @@ def parse_document(document: bytes) -> Manifest | Index:
     if media_type not in (None, *_MANIFESTS):
         raise ImageError(f"{_shown(media_type)} is not the type of an image.")
     manifest = _decode(document, _ManifestFields, "manifest")
-    return _check_manifest(Manifest(digest_of(document), manifest.config, manifest.layers))
+    return _check_manifest(Manifest(compute_digest(document), manifest.config, manifest.layers))
 
 
 def choose_manifest(index: Index, architecture: str | None = None) -> str:
     """The digest of the image for this machine. Raises ImageError."""
     wanted = architecture or machine_architecture()
     for entry in index.manifests:
-        found = entry.platform
-        if found is not None and (found.os, found.architecture) == ("linux", wanted):
+        target = entry.platform
+        if target is not None and (target.os, target.architecture) == ("linux", wanted):
             if entry.media_type not in ("", *_MANIFESTS):
                 raise ImageError(f"{_shown(entry.media_type)} is not the type of an image.")
             return entry.digest
@@ -191,7 +191,7 @@ def layout_files(manifest: Manifest, config: bytes, tag: str) -> dict[str, bytes
             "layers": [_reference(layer, _LAYERS[layer.media_type]) for layer in manifest.layers],
         }
     )
-    entry = Descriptor(digest_of(document), len(document))
+    entry = Descriptor(compute_digest(document), len(document))
     index = {
         "schemaVersion": 2,
         "manifests": [

@@ -19,7 +19,7 @@ from agentjobs_worker.environments.images.manifest import (
     Index,
     Manifest,
     choose_manifest,
-    digest_of,
+    compute_digest,
     parse_document,
     uncompressed_digests,
 )
@@ -115,8 +115,8 @@ class Registry:
     ) -> None:
         """Download every layer and keep none. Raises ImageError.
 
-        skopeo compares their digests. Those of their content, by which nodes know what they have
-        unpacked, are compared here.
+        skopeo compares the digests of the layers. The digests of their content, by which nodes
+        recognize unpacked layers, are compared here.
         """
         script = _compare_and_discard(uncompressed_digests(manifest, config))
         async with self._tools.work_directory() as directory:
@@ -230,7 +230,7 @@ END
 
 
 def _check_digest(document: bytes, digest: str, reference: Reference) -> None:
-    if digest_of(document) != digest:
+    if compute_digest(document) != digest:
         raise ImageError(f"The registry has other content for {reference} than its digest says.")
 
 

@@ -11,12 +11,16 @@ from agentjobs_runtime.environments.images.reference import Reference
 def credentials_for(
     reference: Reference, credentials: Iterable[RegistryCredential]
 ) -> list[RegistryCredential]:
-    return [each for each in credentials if each.host == reference.host]
+    return [credential for credential in credentials if credential.host == reference.host]
 
 
 def auth_file(credentials: Sequence[RegistryCredential]) -> bytes:
     entries = {
-        each.host: {"auth": base64.b64encode(f"{each.username}:{each.password}".encode()).decode()}
-        for each in credentials
+        credential.host: {"auth": _encode(credential.username, credential.password)}
+        for credential in credentials
     }
     return json.dumps({"auths": entries}).encode()
+
+
+def _encode(username: str, password: str) -> str:
+    return base64.b64encode(f"{username}:{password}".encode()).decode()

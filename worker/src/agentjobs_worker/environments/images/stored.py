@@ -106,7 +106,7 @@ class StoredImages:
             names = [path.name for path in self._directory.iterdir()]
         except FileNotFoundError:
             return []
-        return [each for name in names if (each := self._describe(f"sha256:{name}")) is not None]
+        return [image for name in names if (image := self._describe(f"sha256:{name}")) is not None]
 
     def _describe(self, digest: str) -> CachedImage | None:
         path = self._path(digest)

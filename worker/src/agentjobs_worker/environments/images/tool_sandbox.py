@@ -56,13 +56,13 @@ class ToolSandbox:
         return self._sandbox.owner_uid(self._slot)
 
     def create_directory(self, path: Path) -> None:
-        """One that a tool can write to."""
+        """A directory that a tool can write to."""
         path.mkdir(mode=PRIVATE_DIRECTORY)
         self._give(path)
 
     @contextlib.asynccontextmanager
     async def work_directory(self) -> AsyncIterator[Path]:
-        """An empty one for unfinished work. What is not moved out of it is removed."""
+        """An empty directory for unfinished work. What is not moved out of it is removed."""
         self._session.open()
         directory = self._session.new_directory()
         try:
@@ -84,7 +84,7 @@ class ToolSandbox:
         ports: tuple[SandboxPort, ...] = (),
         allows_setuid_bits: bool = False,
     ) -> SandboxReport:
-        """`$FILES` is the directory with `files`, which nobody else can read. Raises ImageError."""
+        """`$FILES` is the directory with `files`, private to the tool. Raises ImageError."""
         # Another sandbox has the programs of its own image.
         if not self._sandbox.fetches_images and (reason := missing_tools()) is not None:
             raise ImageError(f"{reason}.")

@@ -11,7 +11,7 @@ from agentjobs_worker.environments.images.manifest import (
     Index,
     Manifest,
     choose_manifest,
-    digest_of,
+    compute_digest,
     layout_files,
     parse_config,
     parse_document,
@@ -46,7 +46,7 @@ def test_a_layer_that_occurs_twice_is_downloaded_once() -> None:
     layer, other = (blob(f"{OCI}.layer.v1.tar+gzip", letter, 7) for letter in "bc")
     document = manifest(layer, other, layer)
     parsed = parse(document)
-    assert parsed.digest == digest_of(document)
+    assert parsed.digest == compute_digest(document)
     assert len(parsed.layers) == 3
     assert parsed.size_bytes == 14
 
@@ -58,7 +58,7 @@ def test_the_layout_has_the_checked_digests_in_oci_types() -> None:
     files = layout_files(parse(document), b"configuration", "image")
     [reference] = json.loads(files["index.json"])["manifests"]
     written = files[f"blobs/sha256/{reference['digest'][7:]}"]
-    assert digest_of(written) == reference["digest"]
+    assert compute_digest(written) == reference["digest"]
     assert json.loads(written)["layers"] == [blob(f"{OCI}.layer.v1.tar+gzip", "b")]
     assert json.loads(written)["config"] == blob(f"{OCI}.config.v1+json", "c")
     assert files[f"blobs/sha256/{'c' * 64}"] == b"configuration"
