@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from agentjobs.publishing.cve_fix.fix_plan import Fix
 from agentjobs_dependencies.advisories.model import Advisory
+from agentjobs_dependencies.fix_plan import Fix
 from agentjobs_runtime.settings.registries import public_registry
 from tests.support.fix_corpus import Corpus, FixJob, Outcome, advisory
 from tests.support.fix_proofs import Proof, run_command

@@ -1,7 +1,10 @@
 """What the files of a commit say: lines, languages, manifests, imports and warnings."""
 
+from collections.abc import Collection
+
 import msgspec
 
+from agentjobs_dependencies import imports
 from agentjobs_dependencies.imports.model import ModuleGraph, ParsedModule
 from agentjobs_dependencies.index.analysis import BlobAnalysis, FileKind
 from agentjobs_dependencies.model import ParsedManifest
@@ -43,6 +46,13 @@ class CommitIndex(msgspec.Struct):
             self.warnings[path] = TOO_MANY
         if analysis.warning:
             self.warnings[path] = analysis.warning
+
+    def resolve_imports(self, paths: Collection[str]) -> None:
+        """`paths` are all paths of the commit."""
+        configs = {path: text for path, text in self.contents.items() if imports.is_config(path)}
+        self.graph = imports.resolve(self.modules, paths, self.manifests, configs)
+        if imports.is_full(self.graph):
+            self.warnings[WHOLE_REPOSITORY] = TOO_MANY_IMPORTS
 
     def _count(self, language: str | None, lines: int) -> None:
         self.line_count += lines

@@ -9,11 +9,10 @@ import pytest
 from agentjobs.jobs.auto_trigger import reconcile
 from agentjobs.publishing.cve_fix import cve_fix
 from agentjobs.publishing.cve_fix.cve_fix import CveFix
-from agentjobs.publishing.cve_fix.exposure import Exposure
-from agentjobs.publishing.cve_fix.fix_plan import plan_fixes
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.store.database import Database
 from agentjobs_dependencies.advisories.dependency_matching import match_dependencies
+from agentjobs_dependencies.fix_plan import Exposure, plan_fixes
 from agentjobs_dependencies.version_choice import Choice
 from agentjobs_runtime.settings import load
 from agentjobs_worker.agents.catalog import Catalog

@@ -20,13 +20,12 @@ from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.local_git import repositories
 from agentjobs.platforms.protocol import PullRequest, PullRequestRequest, RepoAddress
-from agentjobs.publishing.cve_fix.exposure import Exposure
-from agentjobs.publishing.cve_fix.fix_plan import Fix
 from agentjobs.publishing.cve_fix.proposed import leave_out_proposed, remaining_fixes
 from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.store.database import Database, Transaction
+from agentjobs_dependencies.fix_plan import Exposure, Fix
 from agentjobs_runtime.protocol.outcomes import JobFailed
 from agentjobs_runtime.settings import load
 from agentjobs_worker.agents.catalog import Catalog

@@ -5,17 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.publishing.cve_fix.exposure import Exposure
-from agentjobs.publishing.cve_fix.fix_plan import (
-    Fix,
-    FixPlan,
-    findings_of_job,
-    findings_to_fix,
-    plan_fixes,
-)
-from agentjobs.publishing.cve_fix.recheck import check_fixes, faults_in
+from agentjobs.publishing.cve_fix.cve_fix import check_fixes
+from agentjobs.publishing.cve_fix.fix_plan import findings_of_job, findings_to_fix, require_fixes
 from agentjobs_dependencies.advisories.dependency_matching import match_dependencies
+from agentjobs_dependencies.fix_plan import Exposure, Fix, FixPlan, plan_fixes
 from agentjobs_dependencies.model import Dependency, IndexWarning
+from agentjobs_dependencies.recheck import faults_in
 from agentjobs_dependencies.version_choice import Choice
 from agentjobs_runtime.protocol.cause import Cause, CausingFix
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -78,7 +73,7 @@ def planned(exposure: Exposure, choices: dict[str, str | None], job: ClaimedJob)
         finding.package: Choice(choices[finding.name], "Because.", "registry", ("sha256:1",))
         for finding in findings
     }
-    return plan_fixes(exposure, findings, chosen, REGISTRIES)
+    return require_fixes(plan_fixes(exposure, findings, chosen, REGISTRIES))
 
 
 def test_a_vulnerable_package_gets_one_fix_that_names_every_advisory_once() -> None:

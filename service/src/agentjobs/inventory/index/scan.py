@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from agentjobs_dependencies import imports
 from agentjobs_dependencies.index.analysis import (
     MAX_SOURCE_BYTES,
     FileKind,
@@ -12,8 +11,6 @@ from agentjobs_dependencies.index.analysis import (
     is_manifest_or_configuration,
 )
 from agentjobs_dependencies.index.commit_index import (
-    TOO_MANY_IMPORTS,
-    WHOLE_REPOSITORY,
     CommitIndex,
 )
 from agentjobs_runtime.git.blocking import read_blobs, split_record
@@ -30,11 +27,7 @@ def scan_commit(git_dir: Path, records: Sequence[bytes], progress: OnProgress) -
     """`records` are those of `list_files`; `progress` gets how many of them are read."""
     progress(0, len(records))
     index = _read_files(git_dir, records, lambda done: progress(done, len(records)))
-    configs = {path: text for path, text in index.contents.items() if imports.is_config(path)}
-    paths = frozenset(map(_path, records))
-    index.graph = imports.resolve(index.modules, paths, index.manifests, configs)
-    if imports.is_full(index.graph):
-        index.warnings[WHOLE_REPOSITORY] = TOO_MANY_IMPORTS
+    index.resolve_imports(frozenset(map(_path, records)))
     progress(len(records), len(records))
     return index
 

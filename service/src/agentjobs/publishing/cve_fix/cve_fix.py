@@ -3,31 +3,28 @@
 Only the files of the proposed commit count as proof, never what the agent reports.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from agentjobs.jobs.auto_trigger_rows import take_over_fixes
 from agentjobs.publishing.context import ServiceRun
-from agentjobs.publishing.cve_fix.exposure import Exposure, read_exposure
-from agentjobs.publishing.cve_fix.fix_plan import (
-    Fix,
-    findings_of_job,
-    findings_to_fix,
-    plan_fixes,
-)
+from agentjobs.publishing.cve_fix.exposure import read_exposure
+from agentjobs.publishing.cve_fix.fix_plan import findings_of_job, findings_to_fix, require_fixes
 from agentjobs.publishing.cve_fix.proposed import leave_out_proposed
-from agentjobs.publishing.cve_fix.recheck import check_fixes
 from agentjobs.publishing.hosted_repo import HostedRepo
+from agentjobs_dependencies.fix_plan import Exposure, Fix, job_entries, plan_fixes
+from agentjobs_dependencies.recheck import faults_in, fixes_left_out
 from agentjobs_dependencies.version_choice import choose_versions
 from agentjobs_runtime.agents.definitions import CVE_FIXER
 from agentjobs_runtime.git.remote import strip_credentials
 from agentjobs_runtime.outbound.registry_hosts import hosts_for
+from agentjobs_runtime.protocol.outcomes import JobFailed
 from agentjobs_runtime.settings.registries import ECOSYSTEMS
 
 # The agent takes the first that suits the project.
 _CANDIDATES = 8
+_MAX_FAULTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +39,7 @@ class CveFix:
     def job_file_entries(self) -> dict[str, Any]:
         if self.before is None:
             return {}
-        manifests = {fix.manifest for fix in self.fixes}
-        groups = self.before.installed_together
-        return {
-            "fixes": msgspec.to_builtins(self.fixes),
-            "installed_together": [group for group in groups if not manifests.isdisjoint(group)],
-        }
+        return job_entries(self.fixes, self.before)
 
     def narrow(self, network: tuple[str, ...]) -> tuple[str, ...]:
         """Of the agent's hosts, only the package registries that the fixes need."""
@@ -82,7 +74,7 @@ async def plan_cve_fix(run: ServiceRun, repo: HostedRepo, base: str) -> CveFix:
     findings = findings_of_job(run.job, findings, choices)
     # Credentials in a registry's address belong to the service, not to the agent.
     registries = {name: strip_credentials(run.settings.registry_url(name)) for name in ECOSYSTEMS}
-    plan = plan_fixes(before, findings, choices, registries)
+    plan = require_fixes(plan_fixes(before, findings, choices, registries))
     fixes = await leave_out_proposed(run, repo, base, plan.fixes, before)
     for reason in plan.not_fixed:
         run.log.note(reason)
@@ -91,3 +83,15 @@ async def plan_cve_fix(run: ServiceRun, repo: HostedRepo, base: str) -> CveFix:
             f"{fix.package} {fix.old} in {fix.manifest} is upgraded to {fix.new}: {fix.why}"
         )
     return CveFix(run, fixes, before)
+
+
+def check_fixes(fixes: Sequence[Fix], before: Exposure, after: Exposure) -> list[Fix]:
+    """Return the fixes that the commit leaves out. Raises JobFailed with what is wrong."""
+    left = fixes_left_out(fixes, before, after)
+    faults = list(dict.fromkeys(faults_in([f for f in fixes if f not in left], before, after)))
+    if faults:
+        message = " ".join(faults[:_MAX_FAULTS])
+        if len(faults) > _MAX_FAULTS:
+            message += f" And {len(faults) - _MAX_FAULTS} more."
+        raise JobFailed("still_vulnerable", message)
+    return left

@@ -1,53 +1,16 @@
 """Which fixes the agent `cve-fixer` makes: the service chooses versions, the agent only edits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-import msgspec
-
-from agentjobs.jobs.auto_trigger_rows import FixKey
-from agentjobs.publishing.cve_fix.exposure import Exposure, Location, locate_package
-from agentjobs_dependencies.advisories.dependency_matching import AdvisorySummary, Finding, Package
+from agentjobs_dependencies.advisories.dependency_matching import Finding, Package
 from agentjobs_dependencies.advisories.severity import is_at_least
-from agentjobs_dependencies.fixes.fix import can_fix
-from agentjobs_dependencies.version_choice import Candidate, Choice
+from agentjobs_dependencies.fix_plan import Exposure, FixPlan, Location, locate_package
+from agentjobs_dependencies.version_choice import Choice
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import JobFailed
 
 _LOWEST_SEVERITY = "low"
 _MAX_REASONS = 10
-
-
-class Fix(msgspec.Struct, frozen=True, kw_only=True, rename={"old": "from", "new": "to"}):
-    """One entry of `fixes` in the job file; keys may be added, never removed."""
-
-    ecosystem: str
-    manifest: str
-    package: str
-    old: str
-    new: str
-    direct: bool
-    parents: tuple[str, ...]
-    hashes: tuple[str, ...]
-    candidates: tuple[Candidate, ...]
-    registry: str
-    advisories: tuple[AdvisorySummary, ...]
-    why: str
-    managed_by: str = ""
-
-    @property
-    def location(self) -> Location:
-        return self.manifest, self.ecosystem, self.package
-
-    @property
-    def key(self) -> FixKey:
-        return *self.location, self.new
-
-
-class FixPlan(msgspec.Struct, frozen=True):
-    """`not_fixed` has a sentence for each vulnerable package that gets no fix."""
-
-    fixes: tuple[Fix, ...]
-    not_fixed: tuple[str, ...]
 
 
 def findings_to_fix(job: ClaimedJob, exposure: Exposure, unrated: str) -> list[Finding]:
@@ -112,88 +75,15 @@ def read_threshold(job: ClaimedJob) -> str:
     return "medium" if name == "moderate" else name
 
 
-def plan_fixes(
-    exposure: Exposure,
-    findings: Iterable[Finding],
-    choices: Mapping[Package, Choice],
-    registries: Mapping[str, str],
-) -> FixPlan:
-    """`registries` are addresses by ecosystem. Raises JobFailed when nothing can be fixed."""
-    by_package: dict[tuple[str, Package], list[Finding]] = {}
-    for finding in findings:
-        by_package.setdefault((finding.manifest, finding.package), []).append(finding)
-    fixes, not_fixed = [], []
-    for (_, package), same in by_package.items():
-        choice = choices[package]
-        reason = _reason_not_to_fix(same[0], choice)
-        if reason is None:
-            fixes.append(_fix(exposure, same, choice, registries[package[0]]))
-        else:
-            not_fixed.append(_describe_unfixed(same, reason))
-    if not fixes:
-        raise JobFailed("no_changes", " ".join(not_fixed[:_MAX_REASONS]))
-    return FixPlan(tuple(fixes), tuple(not_fixed))
+def require_fixes(plan: FixPlan) -> FixPlan:
+    """Raises JobFailed when nothing can be fixed."""
+    if not plan.fixes:
+        raise JobFailed("no_changes", " ".join(plan.not_fixed[:_MAX_REASONS]))
+    return plan
 
 
 def _is_severe(finding: Finding, threshold: str, unrated: str) -> bool:
     return threshold != "none" and is_at_least(finding.severity, threshold, unrated)
-
-
-def _reason_not_to_fix(finding: Finding, choice: Choice) -> str | None:
-    if choice.version is None:
-        return choice.reason
-    if not can_fix(finding.ecosystem, finding.manifest):
-        return (
-            f"{choice.version} would fix it, but this agent cannot edit {finding.manifest}: "
-            "change it by hand."
-        )
-    return None
-
-
-def _describe_unfixed(findings: list[Finding], reason: str) -> str:
-    first = findings[0]
-    advisories = ", ".join(finding.advisory_id for finding in findings)
-    return (
-        f"{first.name} {first.version} in {first.manifest} is vulnerable ({advisories}). {reason}"
-    )
-
-
-def _fix(exposure: Exposure, same: list[Finding], choice: Choice, registry: str) -> Fix:
-    first = same[0]
-    assert choice.version is not None, "the caller has checked"
-    dependencies = [
-        dependency
-        for dependency in exposure.at(locate_package(first))
-        if dependency.version == first.version
-    ]
-    return Fix(
-        ecosystem=first.ecosystem,
-        manifest=first.manifest,
-        package=first.name,
-        old=first.version,
-        new=choice.version,
-        direct=any(dependency.direct for dependency in dependencies),
-        parents=next((each.parents for each in dependencies if each.parents), ()),
-        hashes=choice.hashes,
-        candidates=choice.candidates,
-        registry=registry,
-        advisories=tuple(_advisory(finding) for finding in same),
-        why=choice.reason,
-        managed_by=first.managed_by,
-    )
-
-
-def _advisory(finding: Finding) -> AdvisorySummary:
-    """One advisory per vulnerability, with all its identifiers and the severity of the group."""
-    first = next(each for each in finding.advisories if each.id == finding.advisory_id)
-    names = {name for each in finding.advisories for name in (each.id, *each.aliases)}
-    return msgspec.structs.replace(
-        first,
-        aliases=tuple(sorted(names - {first.id})),
-        severity=finding.severity,
-        score=finding.score,
-        summary=finding.summary or first.summary,
-    )
 
 
 def _only_fixtures(findings: list[Finding]) -> str:

@@ -15,9 +15,8 @@ from agentjobs.jobs.proposed_fixes import ProposingPull, add_proposed_fixes, loa
 from agentjobs.local_git.pull_heads import fetch_heads
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.context import ServiceRun
-from agentjobs.publishing.cve_fix.exposure import Exposure
-from agentjobs.publishing.cve_fix.fix_plan import Fix
 from agentjobs.publishing.hosted_repo import HostedRepo
+from agentjobs_dependencies.fix_plan import Exposure, Fix
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.protocol.outcomes import JobFailed
 

@@ -3,31 +3,23 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from agentjobs.publishing.cve_fix.exposure import Exposure, Location, locate_package
-from agentjobs.publishing.cve_fix.fix_plan import Fix
 from agentjobs_dependencies.advisories.dependency_matching import Finding
+from agentjobs_dependencies.fix_plan import Exposure, Fix, Location, locate_package
 from agentjobs_dependencies.model import Dependency
 from agentjobs_dependencies.versions.order import version_key
-from agentjobs_runtime.protocol.outcomes import JobFailed
 
-_MAX_FAULTS = 5
 _NUMBER = re.compile(r"\d+")
 
 
-def check_fixes(fixes: Sequence[Fix], before: Exposure, after: Exposure) -> list[Fix]:
-    """Return the fixes that the commit leaves out. Raises JobFailed with what is wrong.
-
-    The commit may leave out a fix if it has another one, and if it fixes the package in no other
-    file that is installed together with this one.
-    """
+def fixes_left_out(fixes: Sequence[Fix], before: Exposure, after: Exposure) -> list[Fix]:
+    """The commit may leave out a fix if it has another one, and if it fixes the package in no other
+    file that is installed together with this one."""
     made: list[Fix] = []
     left: list[Fix] = []
     for fix in fixes:
         is_left = any(dependency.version == fix.old for dependency in after.at(fix.location))
         (left if is_left else made).append(fix)
-    left = [fix for fix in left if made and not _is_partial(fix, made, before)]
-    _raise_faults(faults_in([fix for fix in fixes if fix not in left], before, after))
-    return left
+    return [fix for fix in left if made and not _is_partial(fix, made, before)]
 
 
 def _is_partial(fix: Fix, made: Iterable[Fix], before: Exposure) -> bool:
@@ -37,16 +29,6 @@ def _is_partial(fix: Fix, made: Iterable[Fix], before: Exposure) -> bool:
         and other.manifest in together
         for other in made
     )
-
-
-def _raise_faults(found: Iterable[str]) -> None:
-    faults = list(dict.fromkeys(found))
-    if not faults:
-        return
-    message = " ".join(faults[:_MAX_FAULTS])
-    if len(faults) > _MAX_FAULTS:
-        message += f" And {len(faults) - _MAX_FAULTS} more."
-    raise JobFailed("still_vulnerable", message)
 
 
 def faults_in(fixes: Iterable[Fix], before: Exposure, after: Exposure) -> Iterator[str]:
