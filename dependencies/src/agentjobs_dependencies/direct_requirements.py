@@ -83,7 +83,7 @@ def _is_guess(
 def _look_up(
     lock: ParsedManifest, positions: Mapping[str, list[int]], requirement: Requirement
 ) -> Sequence[int]:
-    """Of several versions, the one that the lock file's notes name by range or name."""
+    """The version that the lock file's notes name by range or name."""
     for key in (f"{requirement.name}@{requirement.specifier}", requirement.name):
         note = lock.notes.get(key, "")
         if note.isdecimal() and int(note) < len(lock.packages):

@@ -18,7 +18,7 @@ from agentjobs_dependencies.advisories.texts import AdvisoryText, parse_text
 from agentjobs_dependencies.versions.order import ECOSYSTEMS, version_key
 
 # Identifiers become parts of URLs, file names and pages.
-# Of listed versions with ranges: more than any record needs, and about 0.2 seconds.
+# Comparisons of listed versions with ranges: more than any record needs, and about 0.2 seconds.
 _MAX_COMPARISONS = 1_000_000
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 # GitHub accepts 1,024 characters.
@@ -170,7 +170,7 @@ class _Record(msgspec.Struct):
     summary: str | None = None
     details: str | None = None
     severity: list[_Severity] | None = None
-    # Of any type: a record is useful without its references.
+    # Any type is accepted: a record is useful without its references.
     references: Any = None
     affected: list[_Affected] | None = None
     database_specific: _Specific | None = None

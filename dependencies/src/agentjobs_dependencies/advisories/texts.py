@@ -59,7 +59,7 @@ def parse_text(details: str | None, references: Any, weaknesses: Any) -> Advisor
 
 
 def merge_texts(texts: Iterable[AdvisoryText]) -> AdvisoryText:
-    """Of several records of one vulnerability: the first description, and all links."""
+    """Combines records of one vulnerability: the first description, and all links."""
     texts = list(texts)
     order = list(REFERENCE_LABELS)
     references = _unique((each for text in texts for each in text.references), MAX_REFERENCES)

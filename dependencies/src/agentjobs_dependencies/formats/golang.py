@@ -100,7 +100,7 @@ def _apply(module: GoModule, line: _Line) -> bool:
 
 
 def _require(module: GoModule, path: str, version: str, direct: bool) -> None:
-    """Of several lines for one module, Go uses the highest version."""
+    """If several lines require one module, Go uses the highest version."""
     known, known_direct = module.required.get(path, ("", False))
     highest = (
         max(known, version, key=lambda text: version_key("Go", text) or ()) if known else version

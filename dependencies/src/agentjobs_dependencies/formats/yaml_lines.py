@@ -12,7 +12,7 @@ from agentjobs_dependencies.formats.text import MAX_DEPTH, UnreadableManifest
 
 # Without hashes, larger than any lock file; takes seconds.
 MAX_CHARACTERS = 4 << 20
-# Of one collection in flow style; tools write short ones only.
+# Size of one collection in flow style; tools write short ones only.
 _MAX_FLOW = 1 << 20
 
 _QUOTED = r"""'(?>(?:[^']|'')*)'|"(?>(?:[^"\\]|\\.)*)\""""

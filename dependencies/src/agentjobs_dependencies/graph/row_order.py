@@ -7,7 +7,7 @@ from itertools import pairwise
 _SWEEPS = 12
 
 _Rows = Sequence[Sequence[int]]
-# Of each item, those in the row above or below that a line leads to.
+# By item, the items in the row above or below that a line leads to.
 _Neighbors = Mapping[int, Sequence[int]]
 
 

@@ -44,7 +44,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 def time_ms(text: object) -> int | None:
-    """Of an ISO 8601 time; None if it is missing or invalid."""
+    """Parses an ISO 8601 time; None if it is missing or invalid."""
     if not isinstance(text, str):
         return None
     try:

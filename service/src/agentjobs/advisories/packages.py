@@ -18,7 +18,7 @@ from agentjobs_runtime.problems import Problem
 
 # Some packages have hundreds of advisories; the worst are enough for a list.
 _MAX_LISTED = 30
-# Of one package of a repository.
+# Limit for one package of a repository.
 _MAX_FINDINGS = 5_000
 _GROUP = "repo_id, ecosystem, name"
 

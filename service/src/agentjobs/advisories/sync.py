@@ -220,7 +220,7 @@ class _Sync:
         )
 
     def _earlier_warnings(self, kind: str) -> Iterator[FeedWarning]:
-        """Those of records that this synchronization did not parse and that the feed still has."""
+        """Warnings about records that this synchronization did not parse and the feed still has."""
         for warning in self._feed.warnings:
             record_id = id_of_path(warning.path)
             is_gone = kind == "full" and record_id not in self._seen

@@ -45,7 +45,7 @@ def _width(character: str) -> int:
 
 
 def _columns() -> int:
-    """Of the terminal at stderr: stdout may be a pipe."""
+    """The width of the terminal at stderr: stdout may be a pipe."""
     try:
         given = int(os.environ.get("COLUMNS", "0"))
         return given or os.get_terminal_size(sys.stderr.fileno()).columns or _DEFAULT_COLUMNS

@@ -10,7 +10,7 @@ _PUBLIC_SUFFIXES = (".ghe.com",)
 
 
 def hook_path(platform: str, connection_id: str, repo_id: str = "") -> str:
-    """Of the connection's own webhook, or of one that is registered for a repository."""
+    """The path of the connection's own webhook, or of one registered for a repository."""
     path = f"/hooks/{platform}/{connection_id}"
     return f"{path}/{repo_id}" if repo_id else path
 

@@ -8,7 +8,7 @@ from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.key import CacheFile, EnvironmentRequest, count_matching
 from agentjobs_runtime.environments.records import Build, State
 
-# Of one repository, so that the table stays small.
+# Limit for one repository, so that the table stays small.
 KEPT_ROWS = 50
 
 BUILD_COLUMNS = (
@@ -117,7 +117,7 @@ async def find_build(db: Database, repo_id: str, build_id: str) -> Build | None:
 
 
 async def find_any_build(db: Database, build_id: str) -> Build | None:
-    """Of any organization, for operators."""
+    """Finds a build of any organization, for operators."""
     row = await db.fetch_one(
         f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE id = :id", id=build_id
     )
@@ -130,7 +130,7 @@ async def read_log(db: Database, build_id: str) -> str:
 
 
 async def states_at(db: Database, location: str) -> dict[str, State]:
-    """Of all builds by their IDs that have a snapshot there, or may get one."""
+    """By ID, the states of all builds that have a snapshot there or may get one."""
     rows = await db.fetch_all(
         "SELECT id, state FROM environment_builds WHERE location = :location"
         " AND state IN ('building', 'ready')",

@@ -93,7 +93,7 @@ async def retire(tx: Transaction, repo_id: str) -> bool:
 
 
 async def forget_repo(tx: Transaction, repo_id: str) -> None:
-    """Of a repository that is disconnected."""
+    """Deletes the settings of a repository that is disconnected."""
     await tx.execute("DELETE FROM repo_environments WHERE repo_id = :repo_id", repo_id=repo_id)
     await tx.execute(
         "DELETE FROM environment_secrets WHERE repo_id = :repo_id AND organization_id ="

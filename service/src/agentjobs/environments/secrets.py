@@ -49,7 +49,7 @@ async def set_environment_secret(
 async def list_environment_secrets(
     db: Database, organization_id: str, repo_id: str | None = None
 ) -> list[EnvironmentSecret]:
-    """Of the whole organization, or of one repository."""
+    """Secrets of the whole organization, or of one repository."""
     rows = await db.fetch_all(
         "SELECT s.*, COALESCE(r.full_name, '') AS repo FROM environment_secrets s"
         " LEFT JOIN repos r ON r.id = s.repo_id WHERE s.organization_id = :organization_id"
@@ -96,7 +96,7 @@ async def open_proxy_secrets(db: Database, keys: SealingKeys, repo_id: str) -> l
 async def open_registry_credentials(
     db: Database, keys: SealingKeys, organization_id: str
 ) -> list[RegistryCredential]:
-    """Of several for a host, the last one is the latest. Raises DecryptionFailed."""
+    """If a host has several, the last one is the latest. Raises DecryptionFailed."""
     rows = await db.fetch_all(
         "SELECT * FROM environment_secrets WHERE organization_id = :organization_id"
         " AND repo_id = '' AND purpose = 'registry' ORDER BY updated_at, name",

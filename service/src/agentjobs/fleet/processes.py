@@ -40,7 +40,7 @@ class ProcessInfo(msgspec.Struct):
     repositories_problem: str | None = None
     started_at: int = 0
     heartbeat_at: int = 0
-    # Of the directory of the repositories.
+    # Space on the disk that holds the repositories.
     disk_free_bytes: int | None = None
     disk_total_bytes: int | None = None
 
@@ -90,10 +90,10 @@ class FleetSize(msgspec.Struct, frozen=True):
     """`processes` are the workers, and the processes that only have an API."""
 
     processes: int
-    # Those that take jobs, and how many of them come before the given one.
+    # Processes that take jobs, and how many of them come before the given one.
     workers: int = 0
     workers_before: int = 0
-    # Of processes with an API.
+    # True if processes with an API run different versions.
     has_other_versions: bool = False
 
 
@@ -126,7 +126,7 @@ async def delete_silent_processes(db: Database) -> None:
 
 
 async def list_processes(db: Database) -> list[ProcessInfo]:
-    """Those that were alive within the last hour, the dead ones included."""
+    """Processes that were alive within the last hour, including dead ones."""
     rows = await db.fetch_all("SELECT * FROM processes ORDER BY hostname, id")
     return [struct_of(row, ProcessInfo) for row in rows]
 
@@ -183,7 +183,7 @@ async def running_configurations(db: Database) -> list[Configuration]:
 
 
 def odd_configurations(running: Sequence[Configuration]) -> list[Configuration]:
-    """Those for which `configuration_problems` has a sentence."""
+    """Processes that `configuration_problems` reports."""
     odd = [value for value, _ in _odd(running, "version")]
     return [*odd, *(value for value, _ in _odd(_without(running, odd), "digest"))]
 
@@ -231,7 +231,7 @@ def _odd(
     counts = Counter(getattr(value, name) for value in running)
     if len(counts) <= 1:
         return []
-    # Of equal counts, the value that was seen first.
+    # With equal counts, the value that was seen first is the usual one.
     usual_value = max(counts, key=lambda value: counts[value])
     usual = next(value for value in running if getattr(value, name) == usual_value)
     return [(value, usual) for value in running if getattr(value, name) != usual_value]

@@ -35,7 +35,7 @@ _PRICED_VALUES: dict[str, tuple[Any, ...]] = {
     "inference_geo": (None, "global"),
     "modalities": (None, ["text"]),
 }
-# Of OpenRouter: a web search, and providers that are chosen regardless of their price.
+# Suffixes of OpenRouter: a web search, and providers chosen regardless of their price.
 _UNPRICED_SUFFIXES = (":online", ":nitro", ":exacto")
 # Options of the APIs and of common servers that do not change the price of a token.
 _FREE_FIELDS = frozenset(

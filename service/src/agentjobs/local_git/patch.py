@@ -30,7 +30,7 @@ _BINARY = b"Binary files "
 _BINARY_SECTION = b"\n" + _BINARY
 _MAX_LINE_CHARACTERS = 4_000
 _INDEX = re.compile(r"^index [0-9a-f]+\.\.([0-9a-f]+)", re.MULTILINE)
-# Of files in a stored diff that are binary, or only renamed.
+# The blob ID of files in a stored diff that are binary or only renamed.
 _UNKNOWN_BLOB_ID = "0"
 
 
@@ -61,7 +61,7 @@ class FileDiff(msgspec.Struct, frozen=True):
     deletions: int
     complete: bool = True
     counted: bool = True
-    # Of the new content; abbreviated in a stored diff.
+    # Identifies the new content; abbreviated in a stored diff.
     blob_id: str = ""
 
 

@@ -267,7 +267,7 @@ def _require_file(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def _lock_rotation(data_path: Path) -> Iterator[None]:
-    """Of two rotations at once, the second fails. The system unlocks when the process ends."""
+    """The second of two concurrent rotations fails. The system unlocks when the process ends."""
     data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(data_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -161,7 +161,7 @@ async def _create(
         await hold_session(tx, session)
     user = await _user(tx, user_id, organization_id)
     _check(user, organization_id, actor, is_by_operator=is_by_operator)
-    # Of two concurrent links, the later one replaces the earlier one.
+    # If two links are made concurrently, the later one replaces the earlier one.
     await tx.fetch_one(
         "SELECT id FROM users WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=user_id
     )

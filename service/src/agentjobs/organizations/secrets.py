@@ -82,7 +82,7 @@ async def check_secrets(db: Database, keys: SealingKeys) -> int:
 
 
 async def list_secret_names(db: Database) -> frozenset[str]:
-    """Of all organizations."""
+    """Names of the secrets of all organizations."""
     rows = await db.fetch_all("SELECT DISTINCT name FROM secrets")
     return frozenset(row["name"] for row in rows)
 

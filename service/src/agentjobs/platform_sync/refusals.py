@@ -62,7 +62,7 @@ async def _read_told(
         if comment.author.casefold() == own_login.casefold()
         and (match := _MARK.search(comment.text[:200]))
     }
-    # Of a longer conversation, not all comments were read.
+    # Not all comments of a longer conversation were read.
     return None if len(told) >= MAX_REFUSALS or len(comments) >= MAX_COMMENTS else told
 
 

@@ -272,7 +272,7 @@ class Platform(BasePlatform, Protocol):
 
     @property
     def merge_methods(self) -> tuple[MergeMethod, ...]:
-        """Those that a request to merge can choose."""
+        """Merge methods that a request to merge can choose."""
 
     async def merge_pull(
         self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str

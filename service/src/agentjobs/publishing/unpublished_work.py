@@ -96,7 +96,7 @@ async def keep_finished_work(
 
 
 async def warn_of_lost_work(run: ServiceRun) -> None:
-    """Of finished work that could be neither published nor kept."""
+    """Warns that finished work could be neither published nor kept."""
     limit = MAX_BUNDLE_BYTES // 1024**2
     await run.warn(
         f"The agent's work of attempt {run.job.attempt + 1} is lost: it could not be published,"

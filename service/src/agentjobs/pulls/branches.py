@@ -70,7 +70,7 @@ async def close_and_remove_branch(
 
 
 async def remove_pull_branch(db: Database, settings: Settings, pull: Pull) -> None:
-    """Of a pull request that was merged or closed. A failure is left to the next sweep."""
+    """Removes the branch of a merged or closed pull request. The next sweep retries a failure."""
     if not settings.delete_branches:
         return
     git_dir = path(settings.repositories_path, pull.repo_id)

@@ -118,7 +118,7 @@ async def record_pull(
 
 
 async def pulls_with_events(db: Database, repo_id: str) -> list[PullRow]:
-    """Those named by hook events since they were read; one more than a sync reads."""
+    """Pull requests that hook events named since the last read; one more than a sync reads."""
     rows = await db.fetch_all(
         f"SELECT {_FIELDS} FROM pulls WHERE repo_id = :repo_id AND told_at IS NOT NULL"
         f" AND state <> 'merged' ORDER BY told_at, number LIMIT {MAX_WITH_EVENTS + 1}",

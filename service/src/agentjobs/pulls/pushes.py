@@ -57,7 +57,7 @@ async def record_all_heads(db: Database, root: Path) -> None:
 async def _record(
     db: Database, git_dir: Path, repo_id: str, branches: Collection[str] | None = None
 ) -> None:
-    """Of all branches with an open pull request, unless `branches` are given."""
+    """Reads all branches with an open pull request, unless `branches` are given."""
     for _ in range(_MAX_ROUNDS):
         recorded = await _recorded_heads(db, repo_id, branches)
         heads = await read_heads(git_dir, recorded)

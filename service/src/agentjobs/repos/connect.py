@@ -120,7 +120,7 @@ async def insert_repository(tx: Transaction, repo: NewRepo, entry: audit.Entry) 
 
 
 async def disconnect_all(tx: Transaction, organization_id: str) -> None:
-    """Of an organization that is being deleted: no sync and no index begins any more."""
+    """Disconnects the repositories of a deleted organization: no sync or index starts any more."""
     await tx.execute(
         "UPDATE repos SET disconnected_at = COALESCE(disconnected_at, :now)"
         " WHERE organization_id = :organization_id",

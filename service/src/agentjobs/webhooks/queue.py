@@ -109,7 +109,7 @@ def _candidates_sql(kind: AttemptKind, limit: int) -> str:
     )
 
 
-# Of any age, by the first entries of two indexes.
+# Whether deliveries of any age wait, by the first entries of two indexes.
 _WAITING_KINDS = "SELECT " + ", ".join(
     f"EXISTS (SELECT 1 FROM deliveries d WHERE {_WAITING}) AS {{kind}}".format(
         attempts=ready.attempts, kind=kind

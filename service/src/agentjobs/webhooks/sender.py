@@ -173,7 +173,7 @@ class Sender:
         }
 
     def _excluded_endpoints(self) -> frozenset[str]:
-        """Those whose secret could not be opened on this machine."""
+        """Endpoints whose secret could not be opened on this machine."""
         elapsed = elapsed_ms()
         return frozenset(each for each, until in self._locked_until.items() if until > elapsed)
 

@@ -107,7 +107,7 @@ class PnpmProject:
         )
 
     def _flags(self, lock: str) -> dict[str, str]:
-        """Those that the lock file records, and those of .npmrc."""
+        """The settings that the lock file records, and those of .npmrc."""
         recorded = dict(yaml_text.entries(yaml_text.blocks(lock, LOCK).get("settings", "")))
         known = {_kebab(flag): flag for flag in _FLAGS}
         in_npmrc = read_npmrc(self.files.directory, frozenset(known))

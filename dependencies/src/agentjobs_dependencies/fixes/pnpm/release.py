@@ -38,7 +38,7 @@ class Pnpm:
 def find_releases(
     lock_format: str, package_manager: Any, directory: Path, registry: str
 ) -> Iterator[Pnpm]:
-    """Those that write the format and may have written the file, the most likely one first.
+    """Releases that write the format and may have written the file, the most likely one first.
 
     `package_manager` is that field of package.json, and `directory` an empty one.
     """

@@ -90,7 +90,7 @@ def _named(directory: Path, root: Path) -> tuple[str, ...]:
 
 
 def _from_images(directory: Path) -> Iterator[str]:
-    """Of Dockerfiles, whose build arguments compose files may set."""
+    """The Dockerfiles' versions; compose files may set build arguments."""
     files = _entries(directory)[:_MAX_FILES]
     compose = "\n".join(_read(path) for path in files if _COMPOSE_FILE.fullmatch(path.name))
     for path in files:

@@ -23,7 +23,7 @@ _MAX_METADATA_BYTES = 1024 * 1024
 # Up to the next tag, because a page may have many that do not end.
 _LINK = re.compile(r"<a\s[^<>]*?href=[\"']([^\"'<>\s]+)[\"']", re.IGNORECASE)
 _SDIST = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)\.(?:tar\.gz|tgz|tar\.bz2|zip)")
-# Of the project itself; archives may contain others, for example for tests.
+# The metadata of the project itself; archives may contain others, for example for tests.
 _EGG_INFO = re.compile(r"[^/]+/(?:[^/]+/)?[^/]+\.egg-info/(?P<file>requires\.txt|PKG-INFO)")
 _SECTION = re.compile(r"\[(?P<extra>[^:\]]*)(?::(?P<marker>.*))?\]")
 

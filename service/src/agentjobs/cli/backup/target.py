@@ -58,7 +58,7 @@ def require_space(directory: Path, needed_bytes: int) -> None:
 
 @contextmanager
 def exclusive_use(directory: Path) -> Iterator[None]:
-    """Of two restores at once, the second fails. The system unlocks when the process ends."""
+    """The second of two concurrent restores fails. The system unlocks when the process ends."""
     descriptor = try_lock(directory)
     if descriptor is None:
         raise StoreError(f"another command is changing {directory}; try again when it has ended")

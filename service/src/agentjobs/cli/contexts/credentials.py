@@ -110,7 +110,7 @@ def _store(path: Path, credentials: Credentials) -> None:
     # A link, such as of a collection of dotfiles, stays one.
     target = Path(os.path.realpath(path))
     replace_private_file(target, _format(credentials).encode())
-    # Of processes that were killed: their keys must not outlive a logout.
+    # Killed processes leave such files: their keys must not outlive a logout.
     for leftover in target.parent.glob(f".{target.name}.*"):
         leftover.unlink(missing_ok=True)
 

@@ -169,7 +169,7 @@ def _explain_failure(url: str, error: Exception) -> str:
 
 
 def _reason(error: OSError) -> str:
-    """Of the system, because Python's names its own functions."""
+    """The system's message, because Python's names its own functions."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error)

@@ -139,7 +139,7 @@ async def _stop_deliveries(db: Database, organization: Organization) -> None:
 
 
 async def _running_jobs(tx: Transaction, organization_id: str) -> list[str]:
-    """Those of a worker that is gone do not count: its lease has expired."""
+    """Jobs of a worker that is gone do not count: its lease has expired."""
     rows = await tx.fetch_all(
         "SELECT job_id AS id FROM job_queue WHERE organization_id = :id"
         " AND lease_owner IS NOT NULL"
@@ -151,7 +151,7 @@ async def _running_jobs(tx: Transaction, organization_id: str) -> list[str]:
 
 
 async def _remove_files(db: Database, settings: Settings, organization: Organization) -> None:
-    """Of this host; workers on others drop their copies of disconnected repositories."""
+    """Removes files on this host; other workers drop their copies of disconnected repositories."""
     await db.transact(disconnect_all, organization.id)
     rows = await db.fetch_all(
         "SELECT id FROM repos WHERE organization_id = :id", id=organization.id

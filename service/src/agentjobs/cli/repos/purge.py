@@ -68,7 +68,7 @@ async def purge_repository(
 async def remove_repository_files(
     db: Database, settings: Settings, owner: Organization, repo_id: str
 ) -> list[Path]:
-    """Of a disconnected repository, on this host, once nothing uses them. Returns their paths."""
+    """Removes a disconnected repository's files on this host, once unused. Returns their paths."""
     await _stop_work(db, owner, repo_id)
     async with changing_repository(db, repo_id):
         paths = await asyncio.to_thread(_remove_files, settings, repo_id)

@@ -54,7 +54,7 @@ class Pulls:
         return opened or await self._listed(branch, "closed", _CLOSED_PAGES) or exact
 
     async def newest_open(self, base: str) -> list[Pull]:
-        """Of the most recently updated ones: Gitea does not sort by creation."""
+        """Searches the most recently updated ones: Gitea does not sort by creation."""
         page: list[Pull] = await anext(self._pages("open", 1), [])
         pulls = [pull for pull in page if pull.base.label == base]
         return sorted(pulls, key=lambda pull: pull.number, reverse=True)

@@ -79,7 +79,7 @@ class GitHubAccess:
             raise self._installation_error(error) from None
 
     async def granted_permissions(self) -> Mapping[str, str]:
-        """Of the installation; asked for again after some minutes."""
+        """The installation's permissions, requested again after some minutes."""
         return await self._granted(self.as_app())
 
     def forget_permissions(self, scope: Scope) -> None:

@@ -36,7 +36,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 async def load_identity(api: PlatformApi, url: str, login: str) -> Identity | None:
-    """Of a person, or of an App as `<slug>[bot]`; None if GitHub does not know the login."""
+    """Finds a person, or an App as `<slug>[bot]`; None if GitHub does not know the login."""
     user = await api.get_unless_refused(User, "users", login)
     return None if user is None else _with_noreply_address(user, url, user.login)
 

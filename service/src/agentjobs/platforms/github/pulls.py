@@ -181,7 +181,7 @@ class RepositoryPulls:
     async def _post_all_or_each(
         self, path: str, field: str, names: list[str]
     ) -> list[tuple[str, PlatformError]]:
-        """Those that were refused. GitHub refuses all names of a request if it refuses one."""
+        """The refused names. GitHub refuses all names of a request if it refuses one."""
         if not names:
             return []
         try:

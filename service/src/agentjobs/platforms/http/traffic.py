@@ -14,7 +14,7 @@ from agentjobs.platforms.http.responses import ApiError, Response, parse_rate_li
 from agentjobs.platforms.protocol import RateLimit
 from agentjobs_runtime.weighted_cache import WeightedCache
 
-# Of all connections: a thousand repositories take about 8 MiB.
+# Shared by all connections: a thousand repositories take about 8 MiB.
 MAX_CACHE_BYTES = 32 * 2**20
 MAX_CACHED_BYTES = 256 * 1024
 MAX_CONNECTIONS = 2_000

@@ -42,7 +42,7 @@ class CveFix:
         return job_entries(self.fixes, self.before)
 
     def narrow(self, network: tuple[str, ...]) -> tuple[str, ...]:
-        """Of the agent's hosts, only the package registries that the fixes need."""
+        """Limits the agent's hosts to the package registries that the fixes need."""
         if self.before is None:
             return network
         ecosystems = {fix.ecosystem for fix in self.fixes}

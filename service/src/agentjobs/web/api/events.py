@@ -61,7 +61,7 @@ async def list_all(call: Call) -> Response:
 
 
 def _cursors(organization_id: str) -> Cursors:
-    """Those of another organization are refused, because its positions mean nothing here."""
+    """Cursors of another organization are refused, because its positions mean nothing here."""
     return Cursors(f"events:{organization_id}", _is_position)
 
 

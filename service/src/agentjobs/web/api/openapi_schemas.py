@@ -24,7 +24,7 @@ _PUBLIC_NAMES = {
     "ErrorBody": "ErrorResponse",
     "ErrorFields": "Error",
 }
-# Of responses that have no warnings of their own.
+# The schema for responses that have no warnings of their own.
 _WARNINGS: Mapping[str, Any] = {
     "description": "What the service ignored in the request.",
     "type": "array",

@@ -146,7 +146,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_parameters(self) -> tuple[Parameter, ...]:
-        """Those of the path first."""
+        """Parameters of the path come first."""
         own = {parameter.name: parameter for parameter in self.parameters}
         in_path = {name: _PATH_PARAMETERS[name] for name in _IN_PATH.findall(self.path)}
         return tuple((in_path | own).values())

@@ -24,7 +24,7 @@ MAX_BODY_BYTES = 64 * 1024
 # The rest of a body that is too large is read and discarded, so that the client gets the response.
 MAX_DRAINED_BYTES = 1024 * 1024
 MAX_NULL_FAULTS = 100
-# Of each name in the path of a fault.
+# Limit for each name in the path of a fault.
 _MAX_NAME_CHARACTERS = 100
 BODY_SECONDS = 60.0
 

@@ -41,7 +41,7 @@ class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     view: DiffView
-    # Of the page itself, and of one file by its index.
+    # Addresses of the page itself, and of one file by its index.
     address: str
     file_address: Callable[[int], str]
     split: bool = False

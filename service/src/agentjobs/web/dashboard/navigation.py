@@ -32,7 +32,7 @@ SETTINGS = (
     NavigationLink("/settings/organization", "Organization and plan", "member"),
     NavigationLink("/settings/audit-log", "Audit log", "admin"),
 )
-# Of the whole service.
+# Pages about the whole service.
 OPERATOR = (
     NavigationLink("/operator", "Organizations", "operator"),
     NavigationLink("/operator/queues", "Queues", "operator"),

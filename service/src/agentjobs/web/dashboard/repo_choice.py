@@ -24,7 +24,7 @@ class RepoChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> list[tuple[str, str, str | None]]:
-        """Those that are still indexing cannot be chosen for a job."""
+        """Repositories that are still indexing cannot be chosen for a job."""
         by_name = sorted(self.repos, key=lambda repo: repo.full_name)
         repos = by_name if self.is_list else self.repos
         return [

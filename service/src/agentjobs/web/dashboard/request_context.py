@@ -67,7 +67,7 @@ class AnonymousRequest:
         return self.http.query_params.get(name, "").replace("\0", "").strip()
 
     def page_number(self) -> int | None:
-        """Of a list that has pages, from 1; None if the address names none."""
+        """The page of a list, from 1; None if the address names none."""
         text = self.query_param("page")
         is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_PAGE_DIGITS
         return (int(text) or None) if is_number else None
@@ -101,7 +101,7 @@ class AnonymousRequest:
         return html_response(html)
 
     def address(self, path: str, query: Mapping[str, str]) -> str:
-        """Of a page of the dashboard, without parameters that are empty."""
+        """The address of a page of the dashboard, without empty parameters."""
         given = urlencode({name: value for name, value in query.items() if value})
         return self.settings.public_path + path + (f"?{given}" if given else "")
 

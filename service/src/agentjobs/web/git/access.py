@@ -31,7 +31,7 @@ class GitAccess(msgspec.Struct, frozen=True):
     default_branch: str
     actor: str
     may_write: bool
-    # Of a job: the branch it may write, the one it started from, and the commit.
+    # For a job: the branch it may write, the one it started from, and the commit.
     only_branch: str | None = None
     base_branch: str | None = None
     base_commit: str | None = None

@@ -31,7 +31,7 @@ IDLE_SECONDS = 300.0
 _PIECE_BYTES = 64 * 1024
 _STDERR_KEPT_BYTES = 4 * 1024
 _GRACE_SECONDS = 5.0
-# Of a push, and a second for each MiB that was received: several times what real packs need.
+# Limit for a push, plus a second for each MiB received: several times what real packs need.
 _MIN_CPU_SECONDS = 10
 _CONFIGURATION: Mapping[str, str] = {
     **DURABLE,

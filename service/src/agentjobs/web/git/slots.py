@@ -14,7 +14,7 @@ from agentjobs_runtime.problems import Problem
 
 MAX_WAITING_PER_SLOT = 16
 RETRY_SECONDS = 5
-# Of one core, on average over a long time.
+# The share of one core, on average over a long time.
 CPU_SHARE_PER_SLOT = 0.25
 
 

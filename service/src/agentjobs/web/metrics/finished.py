@@ -10,7 +10,7 @@ _OVERLAP_MS = 60 * SECOND_MS
 
 
 class FinishedRows:
-    """Those since this object was created, by the clock of the database."""
+    """Rows that were finished since this object was created, by the clock of the database."""
 
     def __init__(self, time_column: str) -> None:
         self._time_column = time_column

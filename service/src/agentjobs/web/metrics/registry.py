@@ -67,7 +67,7 @@ class RequestMetrics(Collector):
 
 
 class Metrics:
-    """Of one process. `registry` takes further collectors."""
+    """The metrics of one process. `registry` takes further collectors."""
 
     def __init__(self, loop_monitor: LoopMonitor | None = None) -> None:
         self.registry = CollectorRegistry()

@@ -28,7 +28,7 @@ class StepLine(msgspec.Struct, frozen=True):
 
     @property
     def files(self) -> list[str]:
-        """Those that were read, each once."""
+        """The files that were read, without duplicates."""
         return list(dict.fromkeys(step.title for step in self.steps if step.kind == "read"))
 
     @property

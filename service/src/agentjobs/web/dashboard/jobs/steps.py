@@ -66,7 +66,7 @@ class StepPage(msgspec.Struct, frozen=True):
         return self.first + self.size - 1
 
     def query(self, page: int | None = None) -> str:
-        """Of the address of a page; without a number, of the last one."""
+        """The query of a page; without a number, of the last page."""
         values = {"kind": self.kind, "page": page}
         return urlencode({name: value for name, value in values.items() if value is not None})
 

@@ -79,7 +79,7 @@ async def files_page(
             inserts=lambda path: inserts.get(path, NO_INSERTS),
             viewed=await _viewed(request, pull, view),
         ),
-        # Of a line that is not on the page.
+        # The form for a line that is not on the page.
         line_form=html,
     )
 

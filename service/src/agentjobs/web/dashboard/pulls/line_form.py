@@ -29,7 +29,7 @@ class LineForm(msgspec.Struct, frozen=True):
 
 
 def requested_form(request: PageRequest, view: DiffView) -> LineForm | None:
-    """Of `comment`, or of the fields of a form without a script."""
+    """Reads the line from `comment`, or from the fields of a form without a script."""
     side = "L" if request.query_param("side") == "left" else "R"
     parts = request.query_param("file"), side, request.query_param("line")
     line = _LINE.fullmatch(request.query_param("comment") or "".join(parts))

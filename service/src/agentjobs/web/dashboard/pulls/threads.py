@@ -183,5 +183,5 @@ def _newest(comments: list[Comment]) -> list[Comment]:
 
 
 def _text(html: str) -> str:
-    """Of a highlighted line."""
+    """The plain text of a highlighted line."""
     return unescape(_TAG.sub("", html))

@@ -9,7 +9,7 @@ from agentjobs.web.dashboard.repos.graph_views import Node, address, address_of_
 from agentjobs.web.dashboard.text_filters import counted
 from agentjobs_dependencies.graph.package_map import MapNode, PackageMap
 
-# Of a path from a repository, which may have thousands of folders.
+# Limit for a path from a repository, which may have thousands of folders.
 _MAX_FOLDERS = 20
 _MAX_NAME_LENGTH = 80
 
