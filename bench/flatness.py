@@ -17,13 +17,13 @@ from typing import Any
 import asyncpg
 import uvloop
 
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.operations.create import create_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.kept_work import fail_expired_work
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.job_filter import JobFilter

@@ -12,9 +12,9 @@ from unittest.mock import patch
 
 from agentjobs.app.services import WORKER_POOL_SIZE
 from agentjobs.app.worker import running_worker
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.operations.create import create_job
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.fleet_size_loop import fleet_size_loop

@@ -6,9 +6,9 @@ One organization per connection, because the queue of a single one would be full
 
 from dataclasses import dataclass
 
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.operations.create import create_job
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.organizations import create_organization

@@ -18,8 +18,8 @@ from typing import Any
 
 import uvloop
 
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.opening import open_database

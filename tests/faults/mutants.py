@@ -45,7 +45,7 @@ OF_CLAIMS: dict[str, Mutant] = {
                 "(q.lease",
             ),
             Edit(
-                "agentjobs/jobs/queue/finish.py",
+                "agentjobs/jobs/operations/finish.py",
                 '{(row["id"], row["fence"]): row for row in rows}',
                 '{(job.id, job.fence): row for row in rows for job in jobs if job.id == row["id"]}',
             ),
@@ -111,12 +111,12 @@ OF_OUTAGES: dict[str, Mutant] = {
         "is failed: worker_lost",
         (
             Edit(
-                "agentjobs/jobs/queue/rescue.py",
+                "agentjobs/jobs/operations/rescue.py",
                 "    if not may_judge():\n",
                 "    if False:\n",
             ),
             Edit(
-                "agentjobs/jobs/queue/rescue.py",
+                "agentjobs/jobs/operations/rescue.py",
                 'report_ms is None or row["lease_expires_at"] + report_ms <= now',
                 "True",
             ),
@@ -242,7 +242,7 @@ OF_PUBLISHING: dict[str, Mutant] = {
         "ran its agent after its work was pushed",
         (
             Edit(
-                "agentjobs/jobs/queue/rescue.py",
+                "agentjobs/jobs/operations/rescue.py",
                 "    if pull is None:\n",
                 "    if True:\n",
             ),

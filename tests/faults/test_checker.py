@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 
 from agentjobs.jobs.logs.chunks import append_chunk
-from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database

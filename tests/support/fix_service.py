@@ -12,7 +12,7 @@ from agentjobs.advisories.registries.registry import Registry
 from agentjobs.advisories.scans import DueScan, scan_repository
 from agentjobs.inventory.indexing import claim_due, index_repository, pom_fetcher
 from agentjobs.inventory.published_poms import PomFetcher
-from agentjobs.jobs.auto_trigger import reconcile
+from agentjobs.jobs.operations.auto_trigger import reconcile
 from agentjobs.platforms.protocol import RepoAddress
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo

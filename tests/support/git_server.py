@@ -10,7 +10,7 @@ from pathlib import Path
 
 from starlette.types import Receive, Scope, Send
 
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.web.application import build_application
 from agentjobs.web.context import WebContext

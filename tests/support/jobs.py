@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.create import create_job
-from agentjobs.jobs.idempotency import IdempotencyClaim
 from agentjobs.jobs.model import CreateJobRequest, JobView
+from agentjobs.jobs.operations.create import create_job
+from agentjobs.jobs.operations.idempotency import IdempotencyClaim
 from agentjobs.jobs.queue.claimer import Claimer
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.views.queries import get_job, list_events
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller

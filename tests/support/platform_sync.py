@@ -11,9 +11,9 @@ import msgspec
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.connections.repositories import connect_repositories
-from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.local_git import repositories as local_repositories

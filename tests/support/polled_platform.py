@@ -7,7 +7,7 @@ from pathlib import Path
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.connections.repositories import connect_repositories
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.plans import Plans

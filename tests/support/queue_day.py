@@ -11,8 +11,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from agentjobs.jobs.acceptance import Admission
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.queue.acceptance import Admission
 from agentjobs.jobs.queue.durations import Durations, FinishedJob
 from agentjobs.jobs.queue.estimate import estimate_start
 from agentjobs.jobs.queue.fleet import FleetState, LiveWorker, pools_of

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.run_records import record_verification
+from agentjobs.jobs.results.run_records import record_verification
 from agentjobs.store.opening import open_database
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Released

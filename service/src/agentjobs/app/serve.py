@@ -17,10 +17,10 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.fleet import processes
 from agentjobs.fleet.processes import ProcessInfo, Role, hash_process_id, this_process
 from agentjobs.inventory.indexing import pom_fetcher
-from agentjobs.jobs.auto_trigger import reconcile
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.open_pulls import OpenPullReader
+from agentjobs.jobs.operations.auto_trigger import reconcile
+from agentjobs.jobs.operations.open_pulls import OpenPullReader
 from agentjobs.jobs.public_address import follow_public_address
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.loops.index_loop import IndexLoop
 from agentjobs.loops.platform_loop import PlatformLoop

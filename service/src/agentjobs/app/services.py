@@ -16,7 +16,7 @@ from agentjobs.app.signals import Stop
 from agentjobs.app.worker import running_worker
 from agentjobs.build_info import describe_build
 from agentjobs.environments.setup_network import check_setup_network
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.rescue_loop import rescue_loop

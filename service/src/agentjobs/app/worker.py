@@ -16,9 +16,9 @@ from agentjobs.app.outbound_setup import (
 from agentjobs.gateway.prices import load_prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.indexing import pom_fetcher
-from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import may_write_branch
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.publishing.context import ServiceTools
 from agentjobs.pulls.local_platform import LocalPlatform

@@ -10,7 +10,7 @@ from agentjobs.cli.output import Answer, Table
 from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
-    from agentjobs.jobs.workers import WorkerView
+    from agentjobs.jobs.operations.workers import WorkerView
 
 workers = typer.Typer(no_args_is_help=True, help="List, drain and remove workers.")
 
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.5
 @store_command
 async def list_workers(admin: Admin) -> Table:
     """List workers with their state, version, tags, slots and heartbeat."""
-    from agentjobs.jobs.workers import list_worker_views
+    from agentjobs.jobs.operations.workers import list_worker_views
 
     views = await list_worker_views(admin.db, admin.settings)
     return Table(
@@ -55,7 +55,7 @@ async def drain_worker(
     wait: Annotated[bool, typer.Option("--wait", help="Wait until its jobs are done.")] = False,
 ) -> Answer:
     """Let a worker finish its jobs and claim no more; it stays alive."""
-    from agentjobs.jobs import workers
+    from agentjobs.jobs.operations import workers
 
     change = workers.resume_worker if undo else workers.drain_worker
     view = await change(admin.db, admin.settings, name)
@@ -70,7 +70,7 @@ async def drain_worker(
 @store_command
 async def remove_worker(admin: Admin, name: WorkerName) -> Answer:
     """Remove a worker that is silent and requeue its jobs now."""
-    from agentjobs.jobs.workers import remove_worker
+    from agentjobs.jobs.operations.workers import remove_worker
 
     view, requeued = await remove_worker(admin.db, admin.settings, name)
     document = {"id": view.id, "hostname": view.hostname, "requeued_jobs": requeued}

@@ -2,7 +2,7 @@
 
 import logging
 
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.store.database import Database, StoreError
 from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.loop import PeriodicLoop

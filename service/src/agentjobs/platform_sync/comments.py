@@ -10,9 +10,9 @@ import re
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.jobs.operations.follow_up import FollowUpRequest, follow_up_job
+from agentjobs.jobs.operations.idempotency import IdempotencyClaim
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.organizations.authentication import Caller
 from agentjobs.platform_sync.claims import PlatformRepo
 from agentjobs.platform_sync.refusals import Refusals

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.review import request_review
 from agentjobs.platform_sync.branches import record_ended_pull
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from agentjobs.connections.repositories import reason_not_connectable
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
 from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import fetch_error, refresh_copy

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from agentjobs.connections.adapters import Platforms
 from agentjobs.inventory.published_poms import PomFetcher
-from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.logs.writer import LogWriter
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.warnings import add_warnings
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platforms.protocol import BasePlatform

@@ -16,7 +16,7 @@ from agentjobs.jobs.phases import (
     encode_runs,
     finished_runs,
 )
-from agentjobs.jobs.run_records import record_phases
+from agentjobs.jobs.results.run_records import record_phases
 from agentjobs.store.database import Database, StoreError
 from agentjobs_runtime.clock import elapsed_ms
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob

@@ -2,7 +2,7 @@
 
 from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.platform_outages import end_outages, held_keys
-from agentjobs.jobs.run_records import claim_ticket_link, record_ticket
+from agentjobs.jobs.results.run_records import claim_ticket_link, record_ticket
 from agentjobs.platforms.http.client import RetryBudget
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.context import ServiceRun

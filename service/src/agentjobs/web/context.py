@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentjobs.connections.adapters import Platforms
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.plans import Plans

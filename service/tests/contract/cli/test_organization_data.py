@@ -17,7 +17,7 @@ from agentjobs.cli.orgs.export import export_organization
 from agentjobs.cli.orgs.tables import tenant_tables
 from agentjobs.cli.repos import purge
 from agentjobs.fleet.repositories_directory import MARKER
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.leases import cancel_requests
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.local_git import repositories

@@ -7,7 +7,7 @@ import pytest
 from agentjobs.cli.repos import purge
 from agentjobs.cli.repos.purge import purge_repository
 from agentjobs.fleet.repositories_directory import MARKER
-from agentjobs.jobs.disconnect import disconnect_repository
+from agentjobs.jobs.operations.disconnect import disconnect_repository
 from agentjobs.local_git import repositories
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.store.database import Transaction

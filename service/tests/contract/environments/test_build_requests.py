@@ -13,8 +13,8 @@ from agentjobs.environments import build_queries, builds
 from agentjobs.environments.repo_settings import load_repo_settings
 from agentjobs.jobs.environments.build_requests import request_environment_build
 from agentjobs.jobs.environments.status import EnvironmentStatus, can_build, load_status
+from agentjobs.jobs.operations.workers import drain_worker
 from agentjobs.jobs.queue.leases import renew
-from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.store.database import Database

@@ -18,8 +18,8 @@ from agentjobs.fleet.processes import (
     sign_off,
     this_process,
 )
+from agentjobs.jobs.operations.workers import list_worker_views
 from agentjobs.jobs.queue import leases
-from agentjobs.jobs.workers import list_worker_views
 from agentjobs.organizations.sessions import Viewer
 from agentjobs.store.database import Database, Transaction
 from agentjobs.web.dashboard.notices import notices_for

@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.logs.chunks import append_chunk
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import may_write_branch
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import list_workers, renew
 from agentjobs.jobs.queue.lost_claims import MAX_ADOPTIONS
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -106,7 +106,7 @@ async def test_a_cancel_that_the_dead_worker_missed_is_carried_out(harness: JobH
     caller = await harness.organization()
     job_id = await harness.job(caller)
     await run_on_dead_worker(harness)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     assert await adopt(harness) == []
     assert (await harness.view(caller, job_id)).status == "cancelled"
 

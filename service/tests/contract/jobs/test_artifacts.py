@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.results.artifacts import (
     find_artifact,

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from agentjobs.advisories.findings import findings_of_repo
-from agentjobs.jobs.auto_trigger import fixes_for, reconcile, triggers_for
-from agentjobs.jobs.auto_trigger_rows import FixKey, jobs_for_findings, take_over_fixes
-from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.auto_trigger import fixes_for, reconcile, triggers_for
+from agentjobs.jobs.operations.auto_trigger_rows import FixKey, jobs_for_findings, take_over_fixes
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rerun import run_again
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.rerun import run_again
 from agentjobs.platforms.protocol import PullRequest, PullRequestRequest
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import (
@@ -86,7 +86,7 @@ async def test_the_same_fix_is_never_proposed_twice_whatever_its_outcome(
     await set_organization_threshold(harness.db, "acme", "medium")
     at_once = await asyncio.gather(*(reconcile(harness.context, repo_id) for _ in range(4)))
     (job_id,) = [job_id for created in at_once for job_id in created]
-    await cancel_job(harness.context, acme.organization_id, job_id)
+    await cancel_job(harness.db, acme.organization_id, job_id)
     assert await reconcile(harness.context, repo_id) == []
     # A rerun has the same request and cause.
     repeated = (await run_again(harness.context, acme, job_id)).receipt.job_id
@@ -262,7 +262,7 @@ async def test_half_of_the_queue_is_reserved_for_requests_and_the_other_fixes_wa
         assert cause is not None
         assert cause.package == expected
         assert await is_scanned_again(harness, repo_id) == (expected == "pyyaml")
-        await cancel_job(harness.context, acme.organization_id, job_id)
+        await cancel_job(harness.db, acme.organization_id, job_id)
 
 
 async def is_scanned_again(harness: JobHarness, repo_id: str) -> bool:
@@ -332,7 +332,7 @@ async def test_a_job_that_has_not_started_or_failed_loses_its_fixes(harness: Job
     second, third = await harness.job(acme), await harness.job(acme)
     fix = ("requirements.txt", "PyPI", "requests", "2.31.0")
     assert await take_over_fixes(harness.db, repo_id, second, [fix]) == {}
-    await cancel_job(harness.context, acme.organization_id, second)
+    await cancel_job(harness.db, acme.organization_id, second)
     assert await take_over_fixes(harness.db, repo_id, third, [fix]) == {}
     jobs = await jobs_for_findings(harness.db, await findings_of_repo(harness.db, repo_id))
     assert {job.job_id for job in jobs.values()} == {third} != {first}

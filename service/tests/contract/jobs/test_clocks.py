@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs_runtime.clock import SECOND_MS, now_ms
 from agentjobs_runtime.protocol.outcomes import Failed, Released

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from agentjobs.jobs import create
-from agentjobs.jobs.acceptance import Admission, RepoName, require_admission
-from agentjobs.jobs.create import CreatedJob, create_job
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.operations import create
+from agentjobs.jobs.operations.create import CreatedJob, create_job
+from agentjobs.jobs.queue.acceptance import Admission, RepoName, require_admission
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.lengths import MIN_REMEMBERED, QueueLengths
 from agentjobs.jobs.views.job_filter import JobFilter

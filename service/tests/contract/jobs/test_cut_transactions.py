@@ -18,8 +18,8 @@ import pytest
 
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.logs.writer import LogWriter
-from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.leases import ClaimLost

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.auto_trigger import reconcile
+from agentjobs.jobs.operations.auto_trigger import reconcile
 from agentjobs.publishing.cve_fix import cve_fix
 from agentjobs.publishing.cve_fix.cve_fix import CveFix
 from agentjobs.repos.thresholds import set_organization_threshold

@@ -1,9 +1,9 @@
 """Jobs wait for their environment, on both databases."""
 
 from agentjobs.environments import builds
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.jobs.queue.environment_holds import prune_holds, was_held_for
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.key import EnvironmentRequest
 from agentjobs_runtime.environments.records import (

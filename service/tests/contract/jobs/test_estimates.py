@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.create import create_job
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.queue_model import Queue
 from agentjobs.jobs.queue.start import start_job
@@ -152,7 +152,7 @@ async def test_a_cancelled_job_that_never_started_teaches_no_duration(
     harness: JobHarness,
 ) -> None:
     caller = await harness.organization()
-    await cancel_job(harness.context, caller.organization_id, await harness.job(caller))
+    await cancel_job(harness.db, caller.organization_id, await harness.job(caller))
     assert list((await queue(harness)).durations.of("fixer")) == [60 * SECOND]
 
 

@@ -9,7 +9,7 @@ from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import count_findings, findings_of_repo, list_findings
 from agentjobs.advisories.packages import find_finding, list_packages
 from agentjobs.advisories.scans import claim_due_scan
-from agentjobs.jobs.auto_trigger import reconcile
+from agentjobs.jobs.operations.auto_trigger import reconcile
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.authentication import Caller
 from agentjobs.repos.thresholds import set_organization_threshold

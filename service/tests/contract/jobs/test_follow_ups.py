@@ -6,12 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.jobs.follow_up import FollowUpRequest, earlier_job, follow_up_faults, follow_up_job
-from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.follow_up import (
+    FollowUpRequest,
+    earlier_job,
+    follow_up_faults,
+    follow_up_job,
+)
+from agentjobs.jobs.operations.idempotency import IdempotencyClaim
+from agentjobs.jobs.operations.rerun import run_again
 from agentjobs.jobs.queue.claim import may_write_branch
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.rerun import run_again
 from agentjobs.jobs.review import mark_ready
 from agentjobs.organizations.authentication import Caller
 from agentjobs.platforms.protocol import PlatformError, PullRequest, PullRequestRequest, RepoAddress

@@ -5,9 +5,9 @@ from collections import Counter
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Failed

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.disconnect import disconnect_repository
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.disconnect import disconnect_repository
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.claim import may_write_branch
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.kept_work import fail_expired_work, load_kept_work
 from agentjobs.jobs.queue.leases import cancel_requests
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
@@ -84,7 +84,7 @@ async def test_work_is_stored_and_deleted_in_large_transactions(
     monkeypatch.setattr(harness.db, "transact_large", record)
     await kept_job(harness, caller)
     await finish_job(harness.db, await harness.claim(), DONE)
-    await cancel_job(harness.context, caller.organization_id, await kept_job(harness, caller))
+    await cancel_job(harness.db, caller.organization_id, await kept_job(harness, caller))
     await fail_expired_work(harness.db)
     assert calls == ["_finish_all", "_finish_all", "_finish_all", "_cancel", "_fail_expired"]
 
@@ -121,7 +121,7 @@ async def test_a_worker_lost_while_publishing_leaves_the_work(harness: JobHarnes
 async def test_kept_work_ends_with_its_job(harness: JobHarness) -> None:
     caller = await harness.organization()
     cancelled = await kept_job(harness, caller)
-    await cancel_job(harness.context, caller.organization_id, cancelled)
+    await cancel_job(harness.db, caller.organization_id, cancelled)
     assert await load_kept_work(harness.db, cancelled) is None
     failed = await kept_job(harness, caller)
     assert await finish_job(harness.db, await harness.claim(), Failed("push_rejected", "no"))
@@ -136,7 +136,7 @@ async def test_a_requested_cancel_overrides_keeping(harness: JobHarness) -> None
     job_id = await harness.job(caller)
     claimed = await harness.claim()
     await start_job(harness.db, claimed, BASE)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     assert await finish_job(harness.db, claimed, Kept(WORK))
     assert (await harness.view(caller, job_id)).status == "cancelled"
     assert await load_kept_work(harness.db, job_id) is None
@@ -149,7 +149,7 @@ async def test_a_cancel_during_publishing_waits_for_the_worker(
     caller = await harness.organization()
     job_id = await kept_job(harness, caller)
     claimed = await harness.claim()
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     assert (await harness.view(caller, job_id)).status == "queued"
     assert await cancel_requests(harness.db, "wrk_a") == {claimed.claim}
     assert not await harness.db.transact(

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.model import JobView
-from agentjobs.jobs.rerun import run_again
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.rerun import run_again
 from agentjobs.jobs.views import listing
 from agentjobs.jobs.views.detail_queries import event_deliveries, load_details
 from agentjobs.jobs.views.job_filter import JobFilter
@@ -252,7 +252,7 @@ async def test_a_rerun_has_the_same_request(harness: JobHarness) -> None:
     with pytest.raises(Problem) as problem:
         await run_again(harness.context, caller, job_id)
     assert problem.value.code == "job_not_finished"
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     with acting_as(PERSON):
         created = await run_again(harness.context, caller, job_id)
     details = await load_details(harness.context, caller.organization_id, created.receipt.job_id)
@@ -269,7 +269,7 @@ async def test_a_rerun_has_the_same_request(harness: JobHarness) -> None:
 async def test_a_rerun_finds_a_repository_that_was_renamed_since(harness: JobHarness) -> None:
     caller = await harness.organization()
     job_id = await harness.job(caller)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     await harness.db.transact(_rename_repos, "acme/store")
     again = await run_again(harness.context, caller, job_id, labels={"run": "2"})
     view = await harness.view(caller, again.receipt.job_id)
@@ -285,10 +285,10 @@ async def test_people_who_create_and_cancel_are_audited_and_keys_are_not(
 ) -> None:
     caller = await harness.organization()
     by_key = await harness.job(caller)
-    await cancel_job(harness.context, caller.organization_id, by_key)
+    await cancel_job(harness.db, caller.organization_id, by_key)
     with acting_as(PERSON):
         by_hand = await harness.job(caller)
-        await cancel_job(harness.context, caller.organization_id, by_hand)
+        await cancel_job(harness.db, caller.organization_id, by_hand)
     with acting_as(Actor("key", "ci")):
         await harness.job(caller)
     cancelled, created = await list_entries(

@@ -10,7 +10,7 @@ from agentjobs.jobs.logs import writer
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import LogChunk
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.store.database import StoreUnavailable
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from tests.support.event_loop import longest_turn

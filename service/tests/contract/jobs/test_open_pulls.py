@@ -12,11 +12,11 @@ import pytest
 
 from agentjobs.advisories.findings import findings_of_repo
 from agentjobs.inventory.indexing import read_dependencies
-from agentjobs.jobs import open_pulls
-from agentjobs.jobs.auto_trigger import reconcile
-from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.open_pulls import OpenPullReader
-from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
+from agentjobs.jobs.operations import open_pulls
+from agentjobs.jobs.operations.auto_trigger import reconcile
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.open_pulls import OpenPullReader
+from agentjobs.jobs.operations.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.local_git import repositories
 from agentjobs.platforms.protocol import PullRequest, PullRequestRequest, RepoAddress
@@ -126,7 +126,7 @@ async def test_a_fix_of_an_open_pull_request_gets_no_job_and_is_linked(
     assert cause.package == "requests"
     assert await pulls_for_findings(harness.db, findings) == {}
     # Somebody proposes what the job did not.
-    await cancel_job(harness.context, acme.organization_id, job_id)
+    await cancel_job(harness.db, acme.organization_id, job_id)
     await repository.open_pull(3, "requests==2.31.0\npyyaml==5.3\n")
     assert await reconcile(harness.context, repo_id, reader) == []
     pulls = await pulls_for_findings(harness.db, findings)

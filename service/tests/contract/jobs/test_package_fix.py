@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from agentjobs.advisories.findings import findings_of_repo
-from agentjobs.jobs.auto_trigger import reconcile
-from agentjobs.jobs.auto_trigger_rows import jobs_for_findings
-from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.package_fix import fix_package
-from agentjobs.jobs.proposed_fixes import ProposingPull, replace_proposed_fixes
+from agentjobs.jobs.operations.auto_trigger import reconcile
+from agentjobs.jobs.operations.auto_trigger_rows import jobs_for_findings
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.package_fix import fix_package
+from agentjobs.jobs.operations.proposed_fixes import ProposingPull, replace_proposed_fixes
 from agentjobs.organizations.authentication import Caller
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.store.database import Database, Transaction
@@ -74,7 +74,7 @@ async def test_a_fix_that_a_job_has_is_refused_until_the_job_ends(harness: JobHa
     (job_id,) = [each for each in at_once if each != "fix_active"]
     with pytest.raises(Problem, match=f"The job {job_id} already fixes requests"):
         await fix_package(harness.context, acme, finding_id)
-    await cancel_job(harness.context, acme.organization_id, job_id)
+    await cancel_job(harness.db, acme.organization_id, job_id)
     again = await asyncio.gather(*(fix_or_refuse() for _ in range(4)))
     assert [each for each in again if each != "fix_active"] != [job_id]
     assert again.count("fix_active") == 3

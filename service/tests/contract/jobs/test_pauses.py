@@ -2,11 +2,11 @@
 
 import pytest
 
-from agentjobs.jobs.create import create_job
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.operations.create import create_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue import waiting_organizations
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.audit import AuditFilter, list_entries

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.adoption import adopt_jobs
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import renew
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines

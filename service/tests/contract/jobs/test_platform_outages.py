@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.platform_outages import (
     REFUSED_RETRY_MS,
     end_outages,

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.jobs.acceptance import _ADMISSIONS
-from agentjobs.jobs.disconnect import _QUEUED as QUEUED_OF_REPO
-from agentjobs.jobs.follow_up import _ACTIVE as ACTIVE_ON_BRANCH
-from agentjobs.jobs.queue import claim_queries, queue_reader, rescue
+from agentjobs.jobs.operations import rescue
+from agentjobs.jobs.operations.disconnect import _QUEUED as QUEUED_OF_REPO
+from agentjobs.jobs.operations.follow_up import _ACTIVE as ACTIVE_ON_BRANCH
+from agentjobs.jobs.queue import claim_queries, queue_reader
+from agentjobs.jobs.queue.acceptance import _ADMISSIONS
 from agentjobs.jobs.views import organization_lines, service_queue, usage
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query

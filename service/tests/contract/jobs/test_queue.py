@@ -8,14 +8,15 @@ import asyncpg
 import msgspec
 import pytest
 
-from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.disconnect import disconnect_repository
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.disconnect import disconnect_repository
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue import waiting_organizations
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.leases import (
     cancel_requests,
     delete_silent_workers,
@@ -24,7 +25,6 @@ from agentjobs.jobs.queue.leases import (
     sign_off,
 )
 from agentjobs.jobs.queue.lost_claims import MAX_LOST_SANDBOXES, MIN_EXHAUSTED_MS
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import get_job, list_jobs
 from agentjobs.jobs.views.wait import wait_for_change
@@ -619,7 +619,7 @@ async def test_a_requested_cancel_overrides_any_other_end_of_the_run(
     job_id = await harness.job(caller)
     claimed = await harness.claim()
     await start_job(harness.db, claimed, BASE)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     assert await finish_job(harness.db, claimed, outcome)
     assert (await harness.view(caller, job_id)).status == "cancelled"
 
@@ -629,7 +629,7 @@ async def test_an_open_pull_request_overrides_a_late_cancel(harness: JobHarness)
     job_id = await harness.job(caller)
     claimed = await harness.claim()
     await start_job(harness.db, claimed, BASE)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     assert await finish_job(harness.db, claimed, DONE)
     assert (await harness.view(caller, job_id)).status == "completed"
 
@@ -646,7 +646,7 @@ async def test_a_credential_opens_its_branch_while_the_claim_is_held(harness: Jo
     assert not await opens("main", claimed.credential)
     assert not await opens(claimed.branch, "ajt_other")
     await start_job(harness.db, claimed, BASE)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     assert not await opens(claimed.branch, claimed.credential)
     await finish_job(harness.db, claimed, Cancelled())
     assert not await opens(claimed.branch, claimed.credential)
@@ -669,7 +669,8 @@ async def test_disconnecting_a_repository_fails_its_queued_jobs(harness: JobHarn
 async def test_a_queued_job_is_cancelled_at_once(harness: JobHarness) -> None:
     caller = await harness.organization()
     job_id = await harness.job(caller)
-    job = await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
+    job = await harness.view(caller, job_id)
     assert job.status == "cancelled"
     assert job.error is not None
     assert job.error.code == "cancelled"
@@ -681,7 +682,7 @@ async def test_a_job_cancelled_during_preparation_never_starts(harness: JobHarne
     caller = await harness.organization()
     job_id = await harness.job(caller)
     claimed = await harness.claim()
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     with pytest.raises(ClaimLost):
         await start_job(harness.db, claimed, BASE)
 
@@ -691,7 +692,8 @@ async def test_cancelling_a_running_job_notifies_its_worker(harness: JobHarness)
     job_id = await harness.job(caller)
     claimed = await harness.claim()
     await start_job(harness.db, claimed, BASE)
-    assert (await cancel_job(harness.context, caller.organization_id, job_id)).status == "running"
+    await cancel_job(harness.db, caller.organization_id, job_id)
+    assert (await harness.view(caller, job_id)).status == "running"
     assert await cancel_requests(harness.db, "wrk_a") == {claimed.claim}
     assert (await renew(harness.db, CARD, [claimed], 10)).cancel_requested == {claimed.claim}
     assert await finish_job(harness.db, claimed, Cancelled())
@@ -702,7 +704,7 @@ async def test_a_cancel_survives_the_loss_of_the_worker(harness: JobHarness) -> 
     caller = await harness.organization()
     job_id = await harness.job(caller)
     await start_job(harness.db, await harness.claim(), BASE)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     await harness.expire_leases()
     await rescue_lost_jobs(harness.db, harness.context.settings)
     assert (await harness.view(caller, job_id)).status == "cancelled"
@@ -711,18 +713,21 @@ async def test_a_cancel_survives_the_loss_of_the_worker(harness: JobHarness) -> 
 async def test_a_finished_job_cannot_be_cancelled(harness: JobHarness) -> None:
     caller = await harness.organization()
     job_id = await harness.job(caller)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     with pytest.raises(Problem) as problem:
-        await cancel_job(harness.context, caller.organization_id, job_id)
+        await cancel_job(harness.db, caller.organization_id, job_id)
     assert problem.value.code == "job_finished"
 
 
 async def test_another_organizations_job_is_reported_as_not_found(harness: JobHarness) -> None:
     job_id = await harness.job(await harness.organization())
     evil = await harness.organization("evil")
-    for attempt in (get_job, cancel_job):
+    for attempt in (
+        get_job(harness.context, evil.organization_id, job_id),
+        cancel_job(harness.db, evil.organization_id, job_id),
+    ):
         with pytest.raises(Problem) as problem:
-            await attempt(harness.context, evil.organization_id, job_id)
+            await attempt
         assert problem.value.code == "job_not_found"
 
 
@@ -754,7 +759,7 @@ async def test_a_waiter_returns_on_a_status_change_only(
 async def test_waiting_on_a_finished_job_returns_at_once(harness: JobHarness) -> None:
     caller = await harness.organization()
     job_id = await harness.job(caller)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     job = await wait_for_change(harness.context, caller.organization_id, job_id, 60)
     assert job.status == "cancelled"
 

@@ -18,12 +18,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import renew
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.states import FINAL
 from agentjobs.organizations.authentication import Caller
@@ -149,7 +149,7 @@ class QueueMachine(RuleBasedStateMachine):
     def cancel(self, job_id: str) -> None:
         before = self.row(job_id)
         caller = self.owners[job_id]
-        cancelling = cancel_job(self.harness.context, caller.organization_id, job_id)
+        cancelling = cancel_job(self.harness.db, caller.organization_id, job_id)
         if before["status"] in FINAL:
             with pytest.raises(Problem, match="already"):
                 self.run(cancelling)

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.follow_up import FollowUpRequest, follow_up_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.authentication import Caller
@@ -53,7 +53,7 @@ async def test_a_report_without_json_has_none(harness: JobHarness) -> None:
 
 async def test_a_job_that_was_cancelled_keeps_no_report(harness: JobHarness) -> None:
     caller, job = await started_job(harness)
-    await cancel_job(harness.context, caller.organization_id, job.id)
+    await cancel_job(harness.db, caller.organization_id, job.id)
     assert await finish_job(harness.db, job, REPORT)
     view = await harness.view(caller, job.id)
     assert (view.status, view.report_markdown) == ("cancelled", None)

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.jobs.cancel import cancel_job
 from agentjobs.jobs.logs.chunks import read_chunks
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.lost_claims import MAX_LOST_IN_PREPARATION
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.platforms.protocol import PullRequestRequest, RepoAddress
@@ -183,13 +183,13 @@ async def test_a_cancel_after_the_pull_request_came_too_late(harness: JobHarness
     caller = await harness.organization()
     job_id = await harness.job(caller)
     await run_until_opened(harness)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     await rescue_lost_jobs(harness.db, harness.context.settings)
     assert (await harness.view(caller, job_id)).status == "completed"
     [note] = await read_chunks(harness.db, job_id, 0, 10)
     assert "the cancel came too late" in note.text
     with pytest.raises(Problem) as problem:
-        await cancel_job(harness.context, caller.organization_id, job_id)
+        await cancel_job(harness.db, caller.organization_id, job_id)
     assert problem.value.code == "job_finished"
 
 

@@ -2,10 +2,10 @@
 
 from agentjobs.gateway.ledger import Account, Ledger
 from agentjobs.jobs.logs.chunks import append_chunk, read_chunks
-from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.retention import prune
-from agentjobs.jobs.run_records import usage_writer
+from agentjobs.jobs.results.run_records import usage_writer
 from agentjobs.jobs.steps.rows import StoredStep, read_steps, store_steps
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs_runtime.clock import DAY_MS, now_ms

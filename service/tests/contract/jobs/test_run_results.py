@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.results.artifacts import list_artifacts
 from agentjobs.organizations.authentication import Caller
 from agentjobs.publishing.context import FinishedWork

@@ -1,6 +1,6 @@
 """What operators see of all organizations: what they use, and why their jobs wait."""
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.views.organization_lines import (
     find_organization_line,

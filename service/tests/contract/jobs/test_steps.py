@@ -8,7 +8,7 @@ import pytest
 from agentjobs.gateway.call_report import CallReport
 from agentjobs.gateway.usage import Usage
 from agentjobs.jobs.logs.writer import LogWriter
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.results.removal import remove_results
 from agentjobs.jobs.steps import recorder
 from agentjobs.jobs.steps.model_calls import model_step

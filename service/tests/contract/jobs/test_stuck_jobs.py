@@ -5,11 +5,11 @@ import pytest
 
 from agentjobs.cli.doctor.finding import Finding
 from agentjobs.cli.doctor.workers import check_workers
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.workers import drain_worker
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.platform_outages import record_outage
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.repos.scheduling import set_scheduling
 from agentjobs.store.database import Transaction

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.follow_up import FollowUpRequest, follow_up_job
+from agentjobs.jobs.operations.rerun import run_again
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.rerun import run_again
 from agentjobs.organizations.authentication import Caller
 from agentjobs_runtime.protocol.outcomes import Failed, Kept, KeptWork
 from agentjobs_runtime.tracing.spans import continue_trace

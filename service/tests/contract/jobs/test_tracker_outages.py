@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platforms.protocol import PlatformError

@@ -1,6 +1,6 @@
 """Warnings of jobs, on both databases."""
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.warnings import MAX_WARNING_LENGTH, MAX_WARNINGS, add_warnings
 from agentjobs_runtime.protocol.outcomes import Released
 from tests.support.jobs import JobHarness

@@ -4,18 +4,18 @@ import msgspec
 import pytest
 
 from agentjobs.cli.doctor.workers import describe_workers
-from agentjobs.jobs.queue.finish import finish_job
-from agentjobs.jobs.queue.leases import renew
-from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.queue.waiting_organizations import QueueView, WaitingOrganizations
-from agentjobs.jobs.stuck_jobs import why_no_worker
-from agentjobs.jobs.workers import (
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.workers import (
     WorkerView,
     drain_worker,
     list_worker_views,
     remove_worker,
     resume_worker,
 )
+from agentjobs.jobs.queue.leases import renew
+from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.queue.waiting_organizations import QueueView, WaitingOrganizations
+from agentjobs.jobs.views.stuck_jobs import why_no_worker
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.repos.scheduling import set_scheduling

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentjobs.jobs.disconnect import disconnect_repository
+from agentjobs.jobs.operations.disconnect import disconnect_repository
 from agentjobs.loops.deleted_repos_loop import drop_deleted_repos
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_worker.workspace.checkout import Workspaces

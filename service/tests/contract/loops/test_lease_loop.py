@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue import leases
-from agentjobs.jobs.queue.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.store.opening import open_unchecked
@@ -131,7 +131,7 @@ async def test_lost_and_cancelled_jobs_are_stopped(harness: JobHarness, settings
         running = await harness.claim()
         await start_job(harness.db, running, BASE)
         jobs.active_jobs = [running]
-        await cancel_job(harness.context, caller.organization_id, running.id)
+        await cancel_job(harness.db, caller.organization_id, running.id)
         await until(lambda: isinstance(jobs.stopped.get(running.claim), Cancelled))
     assert ending.claim not in jobs.stopped
     assert loop.lost_leases == 1

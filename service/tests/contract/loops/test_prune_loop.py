@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.loops.prune_loop import prune_loop
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.protocol.outcomes import Failed

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.platforms.protocol import BranchPull, PlatformError
 from agentjobs.pulls.finished_branches import MAX_FAILURES, record_finished_branch
 from agentjobs.store.database import Database

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.review import request_review
 from agentjobs.organizations.authentication import Caller

@@ -12,7 +12,7 @@ import pytest
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import NewConnection, add_connection
 from agentjobs.connections.repositories import connect_repositories
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.loops import platform_loop
 from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.organizations.organizations import create_organization, ensure_default

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.status_loop import StatusLoop
 from agentjobs.platform_sync.statuses import MAX_REFUSALS, StatusReporter

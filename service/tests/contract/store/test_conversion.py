@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.states import FINAL
 from agentjobs.store.database import Database, SchemaTooOld, StoreError, Transaction
 from agentjobs.store.opening import open_database, open_unchecked

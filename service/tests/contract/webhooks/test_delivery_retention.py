@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.operations.cancel import cancel_job
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING, TEST_SEQUENCE
@@ -128,7 +128,7 @@ async def finished_job(harness: JobHarness, sends: DeliveryHarness) -> str:
     if not await count(harness.db, "webhook_endpoints"):
         await sends.endpoint(caller.organization_id)
     job_id = await harness.job(caller)
-    await cancel_job(harness.context, caller.organization_id, job_id)
+    await cancel_job(harness.db, caller.organization_id, job_id)
     for _ in range(2):
         await sends.record(*((delivery, attempt(200)) for delivery in await sends.claim()))
     return job_id

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agentjobs.jobs.cancel import cancel_job
+from agentjobs.jobs.operations.cancel import cancel_job
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_unchecked
@@ -153,7 +153,7 @@ async def test_a_cursor_older_than_deleted_events_continues_with_those_kept(
 ) -> None:
     caller = await harness.organization()
     old = await harness.job(caller)
-    await cancel_job(harness.context, caller.organization_id, old)
+    await cancel_job(harness.db, caller.organization_id, old)
     organization_id = caller.organization_id
     (queued, _) = await list_events(harness.db, organization_id, after=0, limit=10)
     await prune(harness.db, now_ms() + 2 * DAY_MS, log_days=1, job_days=1)

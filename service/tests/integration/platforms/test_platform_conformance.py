@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agentjobs.jobs.open_pulls import OpenPullReader, Proposals, ScannedRepo, WantedFix
-from agentjobs.jobs.proposed_fixes import ProposingPull
+from agentjobs.jobs.operations.open_pulls import OpenPullReader, Proposals, ScannedRepo, WantedFix
+from agentjobs.jobs.operations.proposed_fixes import ProposingPull
 from agentjobs.local_git import repositories
 from agentjobs.local_git.copies import refresh_copy
 from agentjobs.local_git.pull_heads import fetch_heads

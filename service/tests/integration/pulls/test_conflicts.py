@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.fleet.repository_lease import changing_repository
-from agentjobs.jobs.conflict_follow_up import build_prompt
+from agentjobs.jobs.operations.conflict_follow_up import build_prompt
 from agentjobs.pulls.comparison import find_tips
 from agentjobs.pulls.conflicts import mark_conflicts, remove_marks
 from agentjobs.pulls.merge import merge_pull

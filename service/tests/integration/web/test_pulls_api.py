@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.authentication import ApiKeyAuthenticator

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.acceptance import Admission
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue import estimate as module
+from agentjobs.jobs.queue.acceptance import Admission
 from agentjobs.jobs.queue.durations import Durations, FinishedJob
 from agentjobs.jobs.queue.estimate import WaitingJob, estimate_start, estimate_waiting
 from agentjobs.jobs.queue.fleet import FleetState, LiveWorker, pools_of

@@ -10,10 +10,10 @@ import pytest
 
 from agentjobs.environments.builds import begin_build, finish_build
 from agentjobs.jobs.model import Usage
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.operations.workers import STATUSES, drain_worker
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.workers import STATUSES, drain_worker
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.pauses import pause
 from agentjobs.repos.queries import find_repo

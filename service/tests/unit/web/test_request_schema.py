@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import ConfigOverride
+from agentjobs.jobs.operations.follow_up import FollowUpRequest
 from agentjobs.jobs.validation import request_faults
 from agentjobs.web.api.openapi import build_document
 from agentjobs.web.api.operations import BASE, OPERATIONS

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.api_keys import KeyChanges, edit_key, list_keys, revoke_key
 from agentjobs.web.api.connected import Interruption, run_while_connected

@@ -5,11 +5,11 @@ replaces them.
 """
 
 from agentjobs.fleet.processes import program_version
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue import leases
 from agentjobs.jobs.queue.claimer import Claimer
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.environment_holds import hold_jobs, is_worker_alive, was_held_for
-from agentjobs.jobs.queue.finish import finish_job
 from agentjobs.jobs.queue.leases import cancel_requests
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.deleted_repos_loop import DeletedReposLoop, RepoCache

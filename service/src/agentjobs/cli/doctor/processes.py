@@ -35,7 +35,7 @@ async def check_processes(settings: "Settings", db: "Database") -> list[Finding]
 async def is_only_api_here(settings: "Settings", db: "Database") -> bool:
     """Whether `serve` runs on this machine and no worker does."""
     from agentjobs.fleet.processes import SILENT_MS, list_processes
-    from agentjobs.jobs.workers import list_worker_views
+    from agentjobs.jobs.operations.workers import list_worker_views
 
     host, now = socket.gethostname(), await db.clock_ms()
     roles = {

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from agentjobs.cli.doctor.finding import Finding, count, describe_age
 
 if TYPE_CHECKING:
-    from agentjobs.jobs.workers import WorkerView
+    from agentjobs.jobs.operations.workers import WorkerView
     from agentjobs.store.database import Database
     from agentjobs_runtime.settings import Settings
 
 
 async def check_workers(settings: "Settings", db: "Database") -> list[Finding]:
-    from agentjobs.jobs.workers import list_worker_views
+    from agentjobs.jobs.operations.workers import list_worker_views
 
     workers = await list_worker_views(db, settings)
     return [
@@ -47,7 +47,7 @@ def _describe_silent(worker: "WorkerView", *, is_replaced: bool) -> Finding:
 
 
 def _describe_alive(worker: "WorkerView") -> list[Finding]:
-    from agentjobs.jobs.stuck_jobs import is_disk_full
+    from agentjobs.jobs.views.stuck_jobs import is_disk_full
 
     jobs = f"{count(worker.running_jobs, 'job')} in {count(worker.slots, 'slot')}"
     age = describe_age(worker.heartbeat_age_ms)
@@ -82,7 +82,7 @@ def _describe_clock(worker: "WorkerView", ahead_seconds: int) -> str:
 async def _check_queue(
     settings: "Settings", db: "Database", workers: "Sequence[WorkerView]"
 ) -> list[Finding]:
-    from agentjobs.jobs.stuck_jobs import waiting_jobs
+    from agentjobs.jobs.views.stuck_jobs import waiting_jobs
 
     waiting = await waiting_jobs(db, settings, workers)
     now = await db.clock_ms()

@@ -12,7 +12,7 @@ from agentjobs.cli.orgs.tables import tenant_tables
 from agentjobs.cli.platforms.access import open_platforms
 from agentjobs.cli.repos.purge import remove_repository_files
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
-from agentjobs.jobs.cancel import request_cancel
+from agentjobs.jobs.operations.cancel import cancel_job
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import (
     DEFAULT_ORGANIZATION,
@@ -98,7 +98,7 @@ async def _stop_jobs(db: Database, organization: Organization, *, force: bool) -
         for job_id in running:
             # It may have finished meanwhile.
             with contextlib.suppress(Problem):
-                await request_cancel(db, organization.id, job_id)
+                await cancel_job(db, organization.id, job_id)
         if time.monotonic() > give_up_at:
             raise Problem(
                 "jobs_running", f"{len(running)} jobs did not stop within {_STOP_SECONDS:g} s."

@@ -210,7 +210,7 @@ def disconnect_repo(
     async def work(admin: Admin) -> Answer:
         if purge:
             return await _purge_repo(admin, org, name)
-        from agentjobs.jobs.disconnect import disconnect_repository
+        from agentjobs.jobs.operations.disconnect import disconnect_repository
 
         repo = await disconnect_repository(admin.db, org, name)
         return Answer(repo, [repo.full_name], [f"{repo.full_name} is disconnected."])

@@ -13,8 +13,8 @@ import msgspec
 
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.fleet.repository_lease import changing_repository
-from agentjobs.jobs.cancel import request_cancel
-from agentjobs.jobs.disconnect import disconnect_repository
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.disconnect import disconnect_repository
 from agentjobs.local_git import repositories
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
@@ -104,7 +104,7 @@ async def _stop_work(db: Database, owner: Organization, repo_id: str) -> None:
         for job_id in work.jobs:
             # It may have finished meanwhile.
             with contextlib.suppress(Problem):
-                await request_cancel(db, owner.id, job_id)
+                await cancel_job(db, owner.id, job_id)
         if time.monotonic() > give_up_at:
             raise Problem(
                 "repo_in_use",

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue import claim_queries as queries
 from agentjobs.jobs.queue.claim import claimed_job
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.platform_outages import postpone_others
 from agentjobs.jobs.queue.waiting_organizations import (
     Share,

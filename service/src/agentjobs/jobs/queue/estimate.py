@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from agentjobs.jobs.acceptance import Admission
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.queue.acceptance import Admission
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.forecast import MAX_EVENTS, forecast_starts
 from agentjobs.jobs.queue.queue_model import Backlog, NewJobs

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.queue import claim_queries as queries
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.store.database import Row
 from agentjobs_runtime.clock import now_ms
 

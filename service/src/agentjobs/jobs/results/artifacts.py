@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
+from agentjobs.jobs.lookup import ensure_job
 from agentjobs.jobs.queue.claim import lock_claim
-from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.agents.artifacts import Artifact

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.lookup import job_not_found
 from agentjobs.jobs.queue.claim import lock_claim
-from agentjobs.jobs.views.queries import job_not_found
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.local_git.diffs import read_unified
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.local_git.unified_diff import parse_unified

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.views.queries import job_not_found
+from agentjobs.jobs.lookup import job_not_found
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.store.database import Database, Row, struct_of
 from agentjobs.webhooks.model import DeliveryStatus, ErrorClass
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.lookup import ensure_job, job_not_found
 from agentjobs.jobs.model import EventView, JobView
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.environment_holds import is_environment_building
 from agentjobs.jobs.queue.estimate import WaitingJob, estimate_waiting
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
@@ -17,7 +18,6 @@ from agentjobs.jobs.views.rows import SELECT_JOB, SELECT_JOBS, JobRow, job_row, 
 from agentjobs.store.database import Database
 from agentjobs.store.grouping import read_together
 from agentjobs_runtime.clock import iso_utc, now_ms
-from agentjobs_runtime.problems import Problem
 
 _ONE = f"{SELECT_JOB} WHERE j.id = :job_id AND j.organization_id = :organization_id"
 # On PostgreSQL, for requests that wait for the same round trip. Jobs are found by their primary
@@ -31,13 +31,6 @@ _ESTIMATED = (None, "plan_limit", "agent_limit", "paused")
 
 # The identifiers of a job and of the organization that asks for it.
 _JobKey = tuple[str, str]
-
-
-def job_not_found(job_id: str) -> Problem:
-    return Problem(
-        "job_not_found",
-        f"There is no job {job_id!r} in this organization; GET /jobs lists its jobs.",
-    )
 
 
 async def get_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
@@ -154,19 +147,6 @@ async def get_prompt(db: Database, organization_id: str, job_id: str) -> str | N
         raise job_not_found(job_id)
     prompt: str | None = row["prompt"]
     return prompt
-
-
-async def ensure_job(db: Database, organization_id: str, job_id: str) -> JobStatus:
-    """Return the status. Raises `job_not_found`, also for a job of another organization."""
-    row = await db.fetch_one(
-        "SELECT status FROM jobs WHERE id = :job_id AND organization_id = :organization_id",
-        job_id=job_id,
-        organization_id=organization_id,
-    )
-    if row is None:
-        raise job_not_found(job_id)
-    status: JobStatus = row["status"]
-    return status
 
 
 async def _queue_reason(context: JobsContext, row: JobRow) -> str | None:

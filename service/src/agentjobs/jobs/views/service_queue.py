@@ -7,7 +7,7 @@ from collections import Counter
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.environment_holds import IS_BUILDING
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import has_outage

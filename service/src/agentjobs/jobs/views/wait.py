@@ -2,8 +2,8 @@
 
 import time
 
-from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import JobView
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.views.queries import get_job
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentjobs.jobs.auto_trigger_rows import take_over_fixes
+from agentjobs.jobs.operations.auto_trigger_rows import take_over_fixes
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.cve_fix.exposure import read_exposure
 from agentjobs.publishing.cve_fix.fix_plan import findings_of_job, findings_to_fix, require_fixes

@@ -9,9 +9,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agentjobs.inventory.index.process import IndexFailure
-from agentjobs.jobs.auto_trigger_rows import FixKey, take_over_fixes
-from agentjobs.jobs.open_pulls import PROPOSED_SECONDS, OpenPullReader, ScannedRepo, WantedFix
-from agentjobs.jobs.proposed_fixes import ProposingPull, add_proposed_fixes, load_proposed_fixes
+from agentjobs.jobs.operations.auto_trigger_rows import FixKey, take_over_fixes
+from agentjobs.jobs.operations.open_pulls import (
+    PROPOSED_SECONDS,
+    OpenPullReader,
+    ScannedRepo,
+    WantedFix,
+)
+from agentjobs.jobs.operations.proposed_fixes import (
+    ProposingPull,
+    add_proposed_fixes,
+    load_proposed_fixes,
+)
 from agentjobs.local_git.pull_heads import fetch_heads
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.context import ServiceRun

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from starlette.types import Scope
 
-from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.jobs.operations.idempotency import IdempotencyClaim
 from agentjobs.web.api.headers import all_headers
 from agentjobs_runtime.problems import Fault
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from agentjobs.jobs.follow_up import FollowUpRequest
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
-from agentjobs.jobs.rerun import RetryRequest
+from agentjobs.jobs.operations.follow_up import FollowUpRequest
+from agentjobs.jobs.operations.rerun import RetryRequest
 from agentjobs.web.api import (
     artifacts,
     diff,

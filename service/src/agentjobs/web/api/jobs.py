@@ -6,15 +6,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.create import CreatedJob, create_job
-from agentjobs.jobs.follow_up import (
-    FollowUpRequest,
-    earlier_job,
-    follow_up_faults,
-    follow_up_job,
-)
-from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.jobs.lookup import job_not_found
 from agentjobs.jobs.model import (
     CreateJobRequest,
     EventView,
@@ -22,7 +14,16 @@ from agentjobs.jobs.model import (
     JobView,
     create_job_request,
 )
-from agentjobs.jobs.rerun import RetryRequest, run_again
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.create import CreatedJob, create_job
+from agentjobs.jobs.operations.follow_up import (
+    FollowUpRequest,
+    earlier_job,
+    follow_up_faults,
+    follow_up_job,
+)
+from agentjobs.jobs.operations.idempotency import IdempotencyClaim
+from agentjobs.jobs.operations.rerun import RetryRequest, run_again
 from agentjobs.jobs.validation import plain_request, request_faults
 from agentjobs.jobs.views import queries
 from agentjobs.jobs.views.wait import wait_for_change
@@ -142,7 +143,9 @@ async def show(call: Call) -> Response:
 
 
 async def cancel(call: Call) -> Response:
-    job = await cancel_job(call.context.jobs, call.caller.organization_id, parse_job_id(call))
+    organization_id, job_id = call.caller.organization_id, parse_job_id(call)
+    await cancel_job(call.context.db, organization_id, job_id)
+    job = await queries.get_job(call.context.jobs, organization_id, job_id)
     return Reply(202, job)
 
 
@@ -162,7 +165,7 @@ def parse_job_id(call: Call) -> str:
     """Malformed identifiers get the same response as unknown ones."""
     job_id = call.path["job_id"]
     if not _is_job_id(job_id):
-        raise queries.job_not_found(job_id)
+        raise job_not_found(job_id)
     return job_id
 
 

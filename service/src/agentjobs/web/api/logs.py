@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from agentjobs.jobs.logs.chunks import read_chunks, read_last_chunks
+from agentjobs.jobs.lookup import ensure_job
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.states import FINAL
-from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.web.api.accept import names_type
 from agentjobs.web.api.auth import wait_until_revoked
 from agentjobs.web.api.connected import Interruption, run_while_connected

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
+from agentjobs.jobs.lookup import ensure_job
 from agentjobs.jobs.steps.rows import StoredStep, read_steps
-from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.jobs import parse_job_id
 from agentjobs.web.api.pagination import Cursor, Cursors, NextCursor

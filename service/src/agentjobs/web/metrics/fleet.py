@@ -5,7 +5,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from agentjobs.jobs.workers import STATUSES, list_worker_views
+from agentjobs.jobs.operations.workers import STATUSES, list_worker_views
 from agentjobs.organizations.pauses import load_pauses
 from agentjobs.store.database import Database
 from agentjobs_runtime.settings import Settings

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from agentjobs.fleet.processes import ProcessInfo, record_heartbeat
+from agentjobs.jobs.operations.workers import drain_worker
 from agentjobs.jobs.queue.leases import renew
-from agentjobs.jobs.workers import drain_worker
 from agentjobs.organizations.operators import add_operator
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.pauses import load_pauses

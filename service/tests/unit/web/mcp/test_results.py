@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.queue.finish import finish_job
+from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.database import Transaction
 from agentjobs.web.mcp.results import MAX_DETAIL_BYTES, MAX_DIFF_FILES, MAX_REPORT_BYTES

@@ -2,8 +2,8 @@
 
 from starlette.responses import Response
 
-from agentjobs.jobs.cancel import request_cancel
-from agentjobs.jobs.rerun import run_again
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.rerun import run_again
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
@@ -23,7 +23,7 @@ async def change_selected(request: PageRequest) -> Response:
     for job_id in jobs:
         try:
             if is_cancel:
-                await request_cancel(request.db, request.organization_id, job_id)
+                await cancel_job(request.db, request.organization_id, job_id)
             else:
                 await run_again(request.context.jobs, request.viewer.caller, job_id)
             changed += 1

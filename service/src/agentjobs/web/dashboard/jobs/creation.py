@@ -5,15 +5,15 @@ from typing import Any, get_args
 
 from starlette.responses import Response
 
-from agentjobs.jobs.create import create_job
-from agentjobs.jobs.follow_up import (
+from agentjobs.jobs.model import Priority, create_job_request
+from agentjobs.jobs.operations.create import create_job
+from agentjobs.jobs.operations.follow_up import (
     FollowUpRequest,
     earlier_job,
     follow_up_faults,
     follow_up_job,
 )
-from agentjobs.jobs.model import Priority, create_job_request
-from agentjobs.jobs.rerun import run_again
+from agentjobs.jobs.operations.rerun import run_again
 from agentjobs.jobs.validation import request_faults
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.requests import null_character_faults, parse_object

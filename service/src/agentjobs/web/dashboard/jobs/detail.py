@@ -6,9 +6,9 @@ import msgspec
 from markupsafe import Markup
 from starlette.responses import Response
 
-from agentjobs.jobs.cancel import cancel_job
-from agentjobs.jobs.follow_up import active_job_on
 from agentjobs.jobs.model import JobView
+from agentjobs.jobs.operations.cancel import cancel_job
+from agentjobs.jobs.operations.follow_up import active_job_on
 from agentjobs.jobs.results.artifacts import list_artifacts
 from agentjobs.jobs.states import COMPLETED, FINAL
 from agentjobs.jobs.views.detail_queries import JobDetails, event_deliveries, load_details
@@ -103,7 +103,7 @@ async def _parts(request: PageRequest, values: dict[str, Any], prompt: str = "")
 async def cancel(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     try:
-        await cancel_job(request.context.jobs, request.organization_id, job_id)
+        await cancel_job(request.db, request.organization_id, job_id)
     except Problem as problem:
         if problem.code != "job_finished":
             raise

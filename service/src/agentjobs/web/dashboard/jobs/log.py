@@ -9,9 +9,9 @@ from markupsafe import Markup
 from starlette.responses import Response, StreamingResponse
 
 from agentjobs.jobs.logs.chunks import count_lines, read_chunks, read_last_chunks
+from agentjobs.jobs.lookup import ensure_job
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.states import FINAL
-from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.store.database import Database
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.live import Emit, EventStream, event

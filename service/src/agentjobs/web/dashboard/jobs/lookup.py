@@ -1,6 +1,6 @@
 """Finds the job named in a path."""
 
-from agentjobs.jobs.views.queries import ensure_job
+from agentjobs.jobs.lookup import ensure_job
 from agentjobs.web.dashboard.other_organizations import check_other_organizations_for_job
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.identifiers import id_matcher

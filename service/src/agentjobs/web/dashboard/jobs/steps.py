@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
+from agentjobs.jobs.lookup import ensure_job
 from agentjobs.jobs.states import FINAL
 from agentjobs.jobs.steps.rows import StepTotal, count_steps, read_steps
-from agentjobs.jobs.views.queries import ensure_job
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.jobs.step_lines import (
     StepLine,

@@ -12,7 +12,7 @@ from agentjobs.fleet.processes import (
     odd_configurations,
     running_configurations,
 )
-from agentjobs.jobs.workers import WorkerView, list_worker_views
+from agentjobs.jobs.operations.workers import WorkerView, list_worker_views
 from agentjobs.organizations.pauses import load_pauses, pause, resume
 from agentjobs.store.database_facts import read_database_facts
 from agentjobs.web.dashboard.live import live_fragments

@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from agentjobs.jobs.workers import (
+from agentjobs.jobs.operations.workers import (
     drain_worker,
     list_worker_views,
     remove_worker,

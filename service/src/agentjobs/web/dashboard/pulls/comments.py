@@ -5,7 +5,7 @@ from typing import Literal
 
 from starlette.responses import Response
 
-from agentjobs.jobs.comment_follow_up import ask_agent
+from agentjobs.jobs.operations.comment_follow_up import ask_agent
 from agentjobs.local_git.repositories import present_path
 from agentjobs.pulls.comments import (
     Comment,

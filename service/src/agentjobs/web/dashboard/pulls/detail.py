@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from starlette.responses import Response
 
-from agentjobs.jobs.conflict_follow_up import resolve_conflicts
+from agentjobs.jobs.operations.conflict_follow_up import resolve_conflicts
 from agentjobs.jobs.review import mark_ready
 from agentjobs.jobs.views.listing import lines_of_pull
 from agentjobs.pulls.branches import close_and_remove_branch

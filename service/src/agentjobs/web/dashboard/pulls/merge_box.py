@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.jobs.follow_up import active_job_on
+from agentjobs.jobs.operations.follow_up import active_job_on
 from agentjobs.jobs.views.listing import latest_check
 from agentjobs.platforms.protocol import MergeMethod
 from agentjobs.pulls.comparison import Tips

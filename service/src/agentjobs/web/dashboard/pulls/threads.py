@@ -8,7 +8,7 @@ from html import unescape
 import msgspec
 from markupsafe import Markup
 
-from agentjobs.jobs.comment_follow_up import MAX_COMMENTS
+from agentjobs.jobs.operations.comment_follow_up import MAX_COMMENTS
 from agentjobs.jobs.views.listing import JobLine, lines_of_pull
 from agentjobs.pulls.comments import QUOTED_CHARACTERS, CodePlace, Comment, list_comments
 from agentjobs.pulls.pulls import Pull

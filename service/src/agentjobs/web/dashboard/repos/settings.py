@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from agentjobs.jobs.disconnect import disconnect_repository
+from agentjobs.jobs.operations.disconnect import disconnect_repository
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.platform_sync.state import RepoSyncState, sync_state
 from agentjobs.repos.configuration_status import ConfigurationStatus, configuration_status

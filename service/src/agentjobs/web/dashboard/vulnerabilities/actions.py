@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl, quote
 
 from starlette.responses import Response
 
-from agentjobs.jobs.package_fix import fix_package
+from agentjobs.jobs.operations.package_fix import fix_package
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.query import PATH, read_query

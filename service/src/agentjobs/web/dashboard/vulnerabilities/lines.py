@@ -7,8 +7,8 @@ import msgspec
 from agentjobs.advisories.decisions import Decision
 from agentjobs.advisories.findings import FindingView
 from agentjobs.advisories.packages import VulnerablePackage
-from agentjobs.jobs.auto_trigger_rows import TriggeredJob, jobs_for_findings
-from agentjobs.jobs.proposed_fixes import ProposingPull, pulls_for_findings
+from agentjobs.jobs.operations.auto_trigger_rows import TriggeredJob, jobs_for_findings
+from agentjobs.jobs.operations.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
 from agentjobs_dependencies.fixes.fix import can_fix

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from agentjobs.advisories.findings import FindingView
 from agentjobs.advisories.packages import findings_of_package
-from agentjobs.jobs.acceptance import check_acceptable, load_admission
-from agentjobs.jobs.audit import entry_for_person, write_entry
-from agentjobs.jobs.auto_trigger import Trigger, TriggeredFix, fixes_for
-from agentjobs.jobs.auto_trigger_rows import FixKey, claim_fixes
-from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import CreateJobRequest
-from agentjobs.jobs.proposed_fixes import ProposingPull, load_proposed_fixes
+from agentjobs.jobs.operations.audit import entry_for_person, write_entry
+from agentjobs.jobs.operations.auto_trigger import Trigger, TriggeredFix, fixes_for
+from agentjobs.jobs.operations.auto_trigger_rows import FixKey, claim_fixes
+from agentjobs.jobs.operations.proposed_fixes import ProposingPull, load_proposed_fixes
+from agentjobs.jobs.queue.acceptance import check_acceptable, load_admission
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.authentication import Caller

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.jobs.queue.interruptions import keep_after_lost_claim, requeue
+from agentjobs.jobs.operations.interruptions import keep_after_lost_claim, requeue
 from agentjobs.jobs.queue.transition import (
     Change,
     apply_all,

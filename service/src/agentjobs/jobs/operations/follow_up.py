@@ -9,11 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
-from agentjobs.jobs.audit import entry_for_person, write_entry
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.create import CreatedJob
-from agentjobs.jobs.idempotency import IdempotencyClaim, find_receipt, first_call, store_receipt
+from agentjobs.jobs.lookup import job_not_found
 from agentjobs.jobs.model import (
     AgentId,
     ConfigOverride,
@@ -26,13 +22,22 @@ from agentjobs.jobs.model import (
     TimeoutSeconds,
     stored_labels,
 )
+from agentjobs.jobs.operations.audit import entry_for_person, write_entry
+from agentjobs.jobs.operations.create import CreatedJob
+from agentjobs.jobs.operations.idempotency import (
+    IdempotencyClaim,
+    find_receipt,
+    first_call,
+    store_receipt,
+)
+from agentjobs.jobs.queue.acceptance import Admission, check_acceptable, load_admission
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.estimate import estimate_start
 from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.jobs.results.reports import has_report
 from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, JobStatus
 from agentjobs.jobs.validation import cap_faults, size_faults
-from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.authentication import Caller
 from agentjobs.pulls.local_platform import lock_pull

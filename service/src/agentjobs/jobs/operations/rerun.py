@@ -4,13 +4,13 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.create import CreatedJob, create_job
-from agentjobs.jobs.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.idempotency import IdempotencyClaim
+from agentjobs.jobs.lookup import job_not_found
 from agentjobs.jobs.model import ConfigOverride, CreateJobRequest, Labels, stored_labels
+from agentjobs.jobs.operations.create import CreatedJob, create_job
+from agentjobs.jobs.operations.follow_up import FollowUpRequest, follow_up_job
+from agentjobs.jobs.operations.idempotency import IdempotencyClaim
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.states import FINAL
-from agentjobs.jobs.views.queries import job_not_found
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Row
 from agentjobs_runtime.json_fields import doc

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Set
 
 import msgspec
 
-from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.lengths import QueueLengths
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.batch_statement import BatchStatement

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from agentjobs.advisories.findings import FindingView
-from agentjobs.jobs.auto_trigger_rows import FixKey
+from agentjobs.jobs.operations.auto_trigger_rows import FixKey
 from agentjobs.store.database import Database, Row, Transaction
 
 

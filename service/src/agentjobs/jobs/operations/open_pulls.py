@@ -14,8 +14,8 @@ import msgspec
 
 from agentjobs.connections.adapters import Platforms
 from agentjobs.inventory.indexing import read_dependencies
-from agentjobs.jobs.auto_trigger_rows import FixKey
-from agentjobs.jobs.proposed_fixes import ProposingPull
+from agentjobs.jobs.operations.auto_trigger_rows import FixKey
+from agentjobs.jobs.operations.proposed_fixes import ProposingPull
 from agentjobs.local_git import repositories
 from agentjobs.local_git.pull_heads import fetch_heads
 from agentjobs.platforms.http.client import RetryBudget

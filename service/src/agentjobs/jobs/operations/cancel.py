@@ -1,23 +1,16 @@
 """Cancels a job: a queued one at once, a running one through its worker."""
 
-from agentjobs.jobs.audit import entry_for_person, write_entry
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.model import JobView
+from agentjobs.jobs.lookup import job_not_found
+from agentjobs.jobs.operations.audit import entry_for_person, write_entry
 from agentjobs.jobs.queue.claim import lock_job
 from agentjobs.jobs.queue.transition import apply, to_cancelled
 from agentjobs.jobs.states import FINAL, QUEUED
-from agentjobs.jobs.views.queries import get_job, job_not_found
 from agentjobs.organizations.audit import Entry
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.problems import Problem
 
 
-async def cancel_job(context: JobsContext, organization_id: str, job_id: str) -> JobView:
-    await request_cancel(context.db, organization_id, job_id)
-    return await get_job(context, organization_id, job_id)
-
-
-async def request_cancel(db: Database, organization_id: str, job_id: str) -> None:
+async def cancel_job(db: Database, organization_id: str, job_id: str) -> None:
     entry = entry_for_person("job.cancelled", job_id)
     # The kept work of a job, which is deleted with it, may have many megabytes.
     await db.transact_large(_cancel, organization_id, job_id, entry)

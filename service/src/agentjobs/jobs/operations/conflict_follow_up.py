@@ -5,9 +5,14 @@ An agent sees only the branch that it changes, so the base branch is merged into
 
 import contextlib
 
-from agentjobs.jobs.comment_follow_up import latest_completed_job
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.follow_up import FollowUpRequest, active_job_on, follow_up_job, job_still_active
+from agentjobs.jobs.operations.comment_follow_up import latest_completed_job
+from agentjobs.jobs.operations.follow_up import (
+    FollowUpRequest,
+    active_job_on,
+    follow_up_job,
+    job_still_active,
+)
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.organizations.authentication import Caller
 from agentjobs.pulls.comments import add_comment, record_job
 from agentjobs.pulls.conflicts import mark_conflicts, remove_marks

@@ -2,8 +2,13 @@
 
 from collections.abc import Sequence
 
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.follow_up import FollowUpRequest, earlier_job, follow_up_faults, follow_up_job
+from agentjobs.jobs.operations.follow_up import (
+    FollowUpRequest,
+    earlier_job,
+    follow_up_faults,
+    follow_up_job,
+)
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.organizations.authentication import Caller
 from agentjobs.pulls.comments import Comment, record_job
 from agentjobs.pulls.pulls import Pull

@@ -5,9 +5,9 @@ from typing import Literal
 import msgspec
 
 from agentjobs.fleet.processes import odd_configurations, running_configurations
+from agentjobs.jobs.operations.rescue import rescue_jobs_of
 from agentjobs.jobs.queue.fleet import silent_ms
 from agentjobs.jobs.queue.leases import decode_unready
-from agentjobs.jobs.queue.rescue import rescue_jobs_of
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import write_service_entry
 from agentjobs.organizations.pauses import wait_for_claims

@@ -5,17 +5,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.jobs.acceptance import (
+from agentjobs.jobs.model import CreateJobRequest, Receipt
+from agentjobs.jobs.operations.audit import entry_for_person, write_entry
+from agentjobs.jobs.operations.idempotency import (
+    IdempotencyClaim,
+    find_receipt,
+    first_call,
+    store_receipt,
+)
+from agentjobs.jobs.queue.acceptance import (
     Admission,
     RepoName,
     check_acceptable,
     load_admissions,
     require_admission,
 )
-from agentjobs.jobs.audit import entry_for_person, write_entry
-from agentjobs.jobs.context import JobsContext
-from agentjobs.jobs.idempotency import IdempotencyClaim, find_receipt, first_call, store_receipt
-from agentjobs.jobs.model import CreateJobRequest, Receipt
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.estimate import estimate_start, prepare_estimate
 from agentjobs.jobs.queue.fleet import FleetState
 from agentjobs.jobs.queue.insert import NewJob, insert_jobs

@@ -16,12 +16,17 @@ import msgspec
 from agentjobs.advisories.findings import FindingView, findings_of_repo
 from agentjobs.advisories.scans import schedule_rescan
 from agentjobs.inventory.index.process import IndexFailure
-from agentjobs.jobs.acceptance import Admission, check_acceptable, load_admission
-from agentjobs.jobs.auto_trigger_rows import FixKey, insert_triggers
-from agentjobs.jobs.context import JobsContext
 from agentjobs.jobs.model import ConfigOverride, CreateJobRequest
-from agentjobs.jobs.open_pulls import PROPOSED_SECONDS, OpenPullReader, ScannedRepo, WantedFix
-from agentjobs.jobs.proposed_fixes import load_proposed_fixes, replace_proposed_fixes
+from agentjobs.jobs.operations.auto_trigger_rows import FixKey, insert_triggers
+from agentjobs.jobs.operations.open_pulls import (
+    PROPOSED_SECONDS,
+    OpenPullReader,
+    ScannedRepo,
+    WantedFix,
+)
+from agentjobs.jobs.operations.proposed_fixes import load_proposed_fixes, replace_proposed_fixes
+from agentjobs.jobs.queue.acceptance import Admission, check_acceptable, load_admission
+from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.organizations.authentication import SERVICE_ID, Caller
 from agentjobs.platforms.protocol import PlatformError
