@@ -110,7 +110,10 @@ def build(directory: Path, version: str, image_args: str = "") -> None:
     dist.build(directory)
     packages = {
         sbom.SERVER: directory / f"agentjobs-{version}-py3-none-any.whl",
-        sbom.CLIENT: directory / f"agentjobs_client-{version}-py3-none-any.whl",
+        **{
+            f"agentjobs-{part}": directory / f"agentjobs_{part}-{version}-py3-none-any.whl"
+            for part in ("client", *PARTS)
+        },
         sbom.NPM_CLIENT: directory / f"agentjobs-client-{version}.tgz",
     }
     lock = (install.PROJECT / "requirements.lock").read_text()

@@ -19,7 +19,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-from lock_graph import CLIENT, SERVER, Pin, runtime_pins
+from lock_graph import SERVER, Pin, runtime_pins
 
 NPM_CLIENT = "@agentjobs/client"
 _SERIAL_NUMBERS = uuid.UUID("2f0a9d0a-7f5e-4c55-9f0e-2f0c9a0f3b11")
@@ -37,7 +37,9 @@ def render_sbom(lock: str, version: str, packages: Mapping[str, Path], epoch: in
     components = own | locked
     for name, component in components.items():
         required = [locked[pin.name] for pin in pins.values() if name in pin.required_by]
-        bom.register_dependency(component, required + [own[CLIENT]] * (name == SERVER))
+        if name == SERVER:
+            required += [part for part in own.values() if part.name.startswith(f"{SERVER}-")]
+        bom.register_dependency(component, required)
     hashes = [each.content for component in own.values() for each in component.hashes]
     bom.serial_number = uuid.uuid5(_SERIAL_NUMBERS, "".join([lock, version, str(epoch), *hashes]))
     return _render(bom)

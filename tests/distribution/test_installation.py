@@ -39,7 +39,7 @@ def index() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def programs(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the locked dependencies and both wheels."""
+    """An environment with the locked dependencies and all wheels."""
     root = tmp_path_factory.mktemp("installed")
     shutil.copy(PROJECT / "requirements.lock", packages / f"agentjobs-{VERSION}-requirements.txt")
     script = documented("pip install --require-hashes").replace("/opt/agentjobs", str(root))
@@ -89,14 +89,13 @@ def test_pipx_and_uvx_run_the_program(
     assert output.splitlines()[-1].startswith(f"agentjobs {VERSION} (commit ")
 
 
-def test_an_sdist_can_be_installed(packages: Path, index: dict[str, str], tmp_path: Path) -> None:
+def test_the_sdists_can_be_installed(packages: Path, index: dict[str, str], tmp_path: Path) -> None:
     programs = create_environment(tmp_path / "environment")
-    (sdist,) = packages.glob("agentjobs-[0-9]*.tar.gz")
-    (client,) = packages.glob("agentjobs_client-[0-9]*.tar.gz")
+    sdists = sorted(packages.glob("agentjobs*.tar.gz"))
     with pytest.MonkeyPatch.context() as patch:
         for name, value in index.items():
             patch.setenv(name, value)
-        install(programs, sdist, client)
+        install(programs, *sdists)
     assert "(commit " in run(programs / "agentjobs", "--version", cwd=tmp_path)
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.installed_program import run
-from tests.support.paths import NODE_BIN, PROJECT, VERSION
+from tests.support.paths import NODE_BIN, PARTS, PROJECT, VERSION
 
 NODE_MODULES = Path("clients") / "typescript" / "node_modules"
 # Not buildah: tests/container builds the image.
 PROGRAMS = ("git", "ssh-keygen", "sh", "cp", "node", "npm", "env")
 SIGNATURE = "SHA256SUMS.sig"
+OTHER_PARTS = (f"agentjobs_{part}" for part in PARTS if part != "service")
+DISTRIBUTIONS = ("agentjobs", "agentjobs_client", *OTHER_PARTS)
 
 
 @pytest.fixture(scope="module")
@@ -61,18 +63,16 @@ def release(tagged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_release_has_packages_dependencies_sbom_checksums_and_signature(release: Path) -> None:
     assert {path.name for path in release.iterdir()} == {
-        f"agentjobs-{VERSION}-py3-none-any.whl",
-        f"agentjobs-{VERSION}.tar.gz",
+        *(f"{name}-{VERSION}-py3-none-any.whl" for name in DISTRIBUTIONS),
+        *(f"{name}-{VERSION}.tar.gz" for name in DISTRIBUTIONS),
         f"agentjobs-{VERSION}-requirements.txt",
         f"agentjobs-{VERSION}.cdx.json",
         f"agentjobs-client-{VERSION}.tgz",
-        f"agentjobs_client-{VERSION}-py3-none-any.whl",
-        f"agentjobs_client-{VERSION}.tar.gz",
         "SHA256SUMS",
         SIGNATURE,
     }
     checked = run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=release)
-    assert checked.count(": OK\n") == 7
+    assert checked.count(": OK\n") == len(list(release.iterdir())) - 2
 
 
 def test_another_build_of_the_commit_gives_the_same_bytes(
@@ -89,12 +89,14 @@ def test_the_sbom_names_the_packages_with_their_hashes(release: Path) -> None:
     sums = (release / "SHA256SUMS").read_text()
     server = document["metadata"]["component"]
     assert (server["name"], server["version"]) == ("agentjobs", VERSION)
-    own = [server, *(each for each in document["components"] if "hashes" in each)]
-    assert {each["name"] for each in own} == {"agentjobs", "agentjobs-client", "client"}
+    own = [server, *(part for part in document["components"] if "hashes" in part)]
+    python = {name.replace("_", "-") for name in DISTRIBUTIONS}
+    assert {component["name"] for component in own} == {*python, "client"}
     for component in own:
         assert component["hashes"][0]["content"] in sums
     required = {each["ref"]: each.get("dependsOn", []) for each in document["dependencies"]}
-    assert f"pkg:pypi/agentjobs-client@{VERSION}" in required[f"pkg:pypi/agentjobs@{VERSION}"]
+    parts = {f"pkg:pypi/{name}@{VERSION}" for name in python - {"agentjobs"}}
+    assert parts <= set(required[f"pkg:pypi/agentjobs@{VERSION}"])
 
 
 def test_a_release_that_is_killed_leaves_the_last_one(tagged: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from email import message_from_bytes
@@ -61,6 +62,15 @@ def test_a_wheel_contains_every_source_file_of_its_part(packages: Path, part: st
     assert sources <= files
     # New files may not be tracked yet.
     assert all((source / name).exists() for name in files)
+
+
+def test_the_sdist_of_the_service_has_its_pages_and_its_files_for_systemd(packages: Path) -> None:
+    (sdist,) = packages.glob("agentjobs-[0-9]*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    files = (*(PROJECT / "docs").glob("*.md"), *(PROJECT / "packaging" / "systemd").iterdir())
+    assert {str(path.relative_to(PROJECT)) for path in files} <= names
+    assert {"CHANGELOG.md", "SECURITY.md", "requirements.lock"} <= names
 
 
 def test_the_wheel_of_the_service_names_its_build(packages: Path) -> None:
