@@ -157,7 +157,7 @@ OF_OUTAGES: dict[str, Mutant] = {
         "2 jobs ran at a time",
         (
             Edit(
-                "agentjobs_worker/loops/load_control.py",
+                "agentjobs_worker/loops/claim_limits.py",
                 "max(1, self._current_limit() // 2)",
                 "self._slots",
             ),

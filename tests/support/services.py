@@ -8,8 +8,7 @@ from typing import Any
 from agentjobs_runtime.environments.definition import ServiceDefinition
 from agentjobs_runtime.environments.images.model import Image
 from agentjobs_worker.environments.running_service import ServiceFailed, ServiceTask
-from agentjobs_worker.environments.service_tasks import service_task
-from agentjobs_worker.environments.services import RunningServices, running_services
+from agentjobs_worker.environments.services import RunningServices, running_services, service_task
 from agentjobs_worker.sandbox.protocol import Sandbox, SandboxPort
 from tests.support.image_roots import give_image
 from tests.support.sandbox import SandboxHarness, eventually

@@ -270,3 +270,11 @@ def _remove_old_incoming(mirror: Path) -> None:
     for path in (*mirror.glob(f"{INCOMING_PREFIX}*"), *mirror.glob("objects/pack/tmp_*")):
         if path.stat().st_mtime < time.time() - UNUSED_SECONDS:
             remove(path)
+
+
+def remove_repo_files(mirrors: Path, workspaces: Path, repo_id: str) -> None:
+    """Blocking. No job may be using the repository."""
+    remove(mirrors / f"{repo_id}.git")
+    remove(workspaces / "templates" / repo_id)
+    for directory in (mirrors, workspaces):
+        remove(directory / "locks" / f"{repo_id}.lock")

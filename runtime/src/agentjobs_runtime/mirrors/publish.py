@@ -1,11 +1,13 @@
-"""Pushes a commit to a branch, deletes a branch and reads its head.
+"""Pushes a commit to a branch or another ref, deletes these, and reads the head of a branch.
 
 Knows neither jobs nor platforms: callers pass names and addresses.
 """
 
+import contextlib
 from pathlib import Path
 
 from agentjobs_runtime.git.process import GitError, git
+from agentjobs_runtime.git.refs import resolve
 from agentjobs_runtime.git.remote import NETWORK_PROTOCOLS, Remote, is_access_denied, is_branch_name
 from agentjobs_runtime.mirrors.errors import (
     PushDenied,
@@ -13,6 +15,7 @@ from agentjobs_runtime.mirrors.errors import (
     RepoUnavailable,
     repo_unavailable,
 )
+from agentjobs_runtime.mirrors.mirror import fetch_ref
 from agentjobs_runtime.mirrors.push_refusals import explain_refusal, explain_size
 
 PUSH_TIMEOUT_SECONDS = 1_800
@@ -117,3 +120,28 @@ def _push_failure(remote: Remote, error: GitError) -> PushRejected | RepoUnavail
     if is_access_denied(error.stderr) and not remote.is_fresh:
         return PushDenied(f"the push was not allowed: {error.reason}")
     return repo_unavailable("the branch cannot be pushed", remote, error)
+
+
+async def upload_commit(mirror: Path, commit: str, ref: str, remote: Remote) -> None:
+    """Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond."""
+    await push_ref(mirror, commit, ref, remote)
+
+
+async def download_commit(mirror: Path, ref: str, remote: Remote) -> str:
+    """The commit of the ref, which the mirror has afterwards. Raises RepoUnavailable."""
+    try:
+        await fetch_ref(mirror, remote, f"+{ref}:{ref}")
+        commit = await resolve(mirror, ref)
+    except GitError as error:
+        raise repo_unavailable("the commit cannot be fetched", remote, error) from None
+    finally:
+        with contextlib.suppress(GitError):
+            await git("update-ref", "-d", ref, git_dir=mirror)
+    if commit is None:
+        raise RepoUnavailable(f"{ref} does not name a commit")
+    return commit
+
+
+async def remove_ref(mirror: Path, ref: str, remote: Remote) -> None:
+    """Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond."""
+    await push_ref(mirror, "", ref, remote)

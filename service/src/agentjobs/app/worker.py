@@ -31,8 +31,7 @@ from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.environments.worker_environments import open_environments
-from agentjobs_worker.loops.cluster_loop import cluster_loop
-from agentjobs_worker.loops.network_loop import network_loop
+from agentjobs_worker.loops.cluster_loop import cluster_loop, network_loop
 from agentjobs_worker.loops.worker import Worker, WorkerLoop
 from agentjobs_worker.run.context import JobTools
 from agentjobs_worker.run.spare_sandboxes import SpareSandboxes

@@ -13,7 +13,7 @@ from agentjobs.publishing.retry import retry_while_unreachable
 from agentjobs_runtime.git.process import git
 from agentjobs_runtime.git.remote import Remote
 from agentjobs_runtime.mirrors.errors import PushDenied, PushRejected, RepoUnavailable
-from agentjobs_runtime.mirrors.exchange import download_commit, remove_ref, upload_commit
+from agentjobs_runtime.mirrors.publish import download_commit, remove_ref, upload_commit
 
 
 async def sign_by_platform(run: ServiceRun, repo: HostedRepo, work: PushedWork) -> PushedWork:

@@ -3,8 +3,7 @@
 The protocol between service and workers replaces this module.
 """
 
-from agentjobs_worker.agents.installed_agents import check_installed
-from agentjobs_worker.agents.readiness import Readiness
+from agentjobs_worker.agents.readiness import Readiness, check_installed
 from agentjobs_worker.environments.images.tool_sandbox import TOOLS, missing_tools
 from agentjobs_worker.environments.snapshots import SNAPSHOTS, remove_repo_snapshots
 from agentjobs_worker.sandbox.description import describe_sandbox

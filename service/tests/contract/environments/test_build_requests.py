@@ -23,8 +23,7 @@ from agentjobs_runtime.environments.records import Finished, NewBuild
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
 from agentjobs_worker.loops import requested_builds
-from agentjobs_worker.loops.environment_loop import EnvironmentLoop
-from agentjobs_worker.loops.requested_builds import RequestedBuilds
+from agentjobs_worker.loops.requested_builds import EnvironmentLoop, RequestedBuilds
 from tests.support.jobs import JobHarness
 
 LOCATION = "0123456789abcdef"

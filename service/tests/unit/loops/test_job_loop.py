@@ -24,8 +24,8 @@ from agentjobs_runtime.protocol.outcomes import (
     Unreachable,
 )
 from agentjobs_worker.loops import job_loop
+from agentjobs_worker.loops.claim_limits import LoadControl
 from agentjobs_worker.loops.job_loop import JobLoop, _ActiveJob
-from agentjobs_worker.loops.load_control import LoadControl
 from agentjobs_worker.run.context import RunContext
 from service.tests.unit.jobs.test_plan import JOB
 from tests.support.manual_clock import ManualClock

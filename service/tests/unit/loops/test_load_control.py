@@ -1,7 +1,7 @@
 """A worker on an overloaded machine runs fewer jobs at once."""
 
 from agentjobs_runtime.protocol.outcomes import Abandoned, Completed, Failed, LostSandbox
-from agentjobs_worker.loops.load_control import LoadControl
+from agentjobs_worker.loops.claim_limits import LoadControl
 from tests.support.manual_clock import ManualClock
 
 DONE = Completed("http://x/1", 1, "2" * 40, draft=False)

@@ -1,4 +1,4 @@
-from agentjobs_worker.loops.recent_organizations import RecentOrganizations
+from agentjobs_worker.loops.claim_limits import RecentOrganizations
 from tests.support.manual_clock import ManualClock
 
 

@@ -25,7 +25,7 @@ from agentjobs_runtime.settings.tags import tags_fault
 from agentjobs_worker.agents.model_access import DEFAULT_SECRETS, model_environment_names
 from agentjobs_worker.agents.presets.all_presets import PRESETS
 from agentjobs_worker.agents.presets.preset import PROVIDER_URLS, Preset
-from agentjobs_worker.agents.result_schema import load_schema
+from agentjobs_worker.agents.result import load_schema
 
 Fault = tuple[str, str]
 

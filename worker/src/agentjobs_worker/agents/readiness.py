@@ -13,11 +13,13 @@ from collections.abc import Sequence
 import msgspec
 
 from agentjobs_runtime.agents.definitions import Agent
+from agentjobs_runtime.settings import Settings
 from agentjobs_worker.agents.installation import Installation, NotInstalled, find_installation
 from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.agents.presets.all_presets import PRESETS
 from agentjobs_worker.agents.presets.preset import Preset
 from agentjobs_worker.sandbox import mounts
+from agentjobs_worker.sandbox.factory import open_trial_pods
 
 VERSION_TIMEOUT_SECONDS = 10
 # Retried after a while, because the machine may have been too busy.
@@ -28,6 +30,8 @@ _VERSION = re.compile(r"(?<!\d)\d{1,18}(?:\.\d{1,18})+(?!\d)")
 _DISTRIBUTION_VERSION = (
     "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))"
 )
+# The user of the command waits for it.
+_MAX_POD_SECONDS = 120.0
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,3 +185,16 @@ def _read_output(process: subprocess.Popen[bytes]) -> bytes:
 
 
 _VERSIONS = Versions()
+
+
+async def check_installed(settings: Settings, agents: Sequence[Agent]) -> list[Readiness]:
+    """On this machine, or in the image of pods."""
+    if not settings.uses_kubernetes:
+        return await check_agents(agents, in_sandbox=settings.has_sandbox)
+    try:
+        async with asyncio.timeout(_MAX_POD_SECONDS), open_trial_pods(settings) as sandbox:
+            image = PodPrograms(sandbox, settings.effective_kubernetes_image)
+            return await check_agents(agents, image=image)
+    except TimeoutError:
+        reason = f"no pod ran within {_MAX_POD_SECONDS:g} seconds: see `agentjobs doctor`"
+        return [Readiness(agent=agent.id, installed=False, reason=reason) for agent in agents]

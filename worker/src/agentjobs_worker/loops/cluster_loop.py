@@ -1,14 +1,16 @@
-"""Checks regularly whether this worker can use its cluster. Its heartbeat stores the result."""
+"""Checks regularly whether this worker can use its cluster, and whether that isolates agents."""
 
 import logging
 
 from agentjobs_runtime.loop import PeriodicLoop
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
-from agentjobs_worker.sandbox.clusters import ClusterSandbox
+from agentjobs_worker.sandbox.clusters import ClusterSandbox, load_cluster
 from agentjobs_worker.sandbox.protocol import SandboxError
 
 _log = logging.getLogger(__name__)
 _INTERVAL_SECONDS = 5.0
+# The network plugin of a running cluster may be replaced.
+_NETWORK_SECONDS = 6 * 3600.0
 
 
 def cluster_loop(sandbox: ClusterSandbox, worker: WorkerInfo) -> PeriodicLoop:
@@ -27,3 +29,12 @@ async def check_cluster(sandbox: ClusterSandbox, worker: WorkerInfo) -> None:
     if worker.sandbox_problem:
         _log.info("this worker starts jobs again: the cluster answers")
     worker.sandbox_problem = ""
+
+
+def network_loop(sandbox: ClusterSandbox) -> PeriodicLoop:
+    """Warns if the network of the cluster ignores the policy that isolates agents' pods."""
+
+    async def check() -> None:
+        await load_cluster().check_network(sandbox)
+
+    return PeriodicLoop("network policy", _NETWORK_SECONDS, check)

@@ -25,13 +25,13 @@ from agentjobs_worker.link.publishing import keep_finished_work, warn_of_lost_wo
 from agentjobs_worker.link.queue import Claimer, finish_job
 from agentjobs_worker.link.records import LogWriter
 from agentjobs_worker.link.store import retry_within_lease
-from agentjobs_worker.loops.load_control import LoadControl
-from agentjobs_worker.loops.platform_reach import PlatformReach
-from agentjobs_worker.loops.recent_organizations import (
+from agentjobs_worker.loops.claim_limits import (
     POSTPONED_SECONDS,
     RESERVED_SECONDS,
+    LoadControl,
     RecentOrganizations,
 )
+from agentjobs_worker.loops.platform_reach import PlatformReach
 from agentjobs_worker.run.context import JobTools, RunContext
 from agentjobs_worker.run.results import store_results_at_end
 from agentjobs_worker.run.run import run_job

@@ -6,9 +6,11 @@ take long, because the machine is starved, leases are longer, within bounds.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -20,7 +22,6 @@ from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.link.queue import leases
 from agentjobs_worker.link.store import Database, StoreError, open_unchecked
-from agentjobs_worker.loops.own_thread import run_in_own_thread
 
 T = TypeVar("T")
 
@@ -184,3 +185,33 @@ class LeaseLoop:
     def _give_up_at(self) -> float:
         margin = min(_MARGIN_SECONDS, self._settings.lease_seconds / 4)
         return self._renewed_at + self._held_seconds - margin
+
+
+async def run_in_own_thread(name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """A cancellation cancels the work too, and waits for its end."""
+    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
+    is_cancelled = False
+
+    async def main() -> None:
+        task = asyncio.ensure_future(work())
+        started.append((asyncio.get_running_loop(), task))
+        if is_cancelled:
+            task.cancel()
+        await task
+
+    def run() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(main())
+
+    with ThreadPoolExecutor(1, thread_name_prefix=name) as executor:
+        running = asyncio.get_running_loop().run_in_executor(executor, run)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            is_cancelled = True
+            for loop, task in started:
+                # The loop may have been closed in the meantime.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(task.cancel)
+            await asyncio.wait({running})
+            raise

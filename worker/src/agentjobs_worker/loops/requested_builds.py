@@ -18,6 +18,7 @@ from agentjobs_worker.environments.build import BuildTask
 from agentjobs_worker.environments.holding import build_hooks
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
 from agentjobs_worker.link.environments import (
+    TOPIC,
     RequestedEnvironment,
     build_queries,
     builds,
@@ -40,6 +41,7 @@ _FAILURES = (
     *(EnvironmentFailed, ConfigurationError, ImageError),
     *(BaseBranchMissing, RepoUnavailable, GitError, PlatformError, Problem),
 )
+_POLL_SECONDS = 15.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -155,3 +157,28 @@ class RequestedBuilds:
     @property
     def _settings(self) -> Settings:
         return self.tools.context.settings
+
+
+class EnvironmentLoop:
+    """Runs builds of environments that no job waits for, one after the other."""
+
+    name = "environments"
+
+    def __init__(self, builds: RequestedBuilds) -> None:
+        """A worker has as many as places for builds, so that organizations need not wait."""
+        self._changes = builds.tools.context.db.changes
+        self._builds = builds
+
+    async def run(self) -> None:
+        # A push makes an index due.
+        with self._changes.listen(TOPIC, "index") as signal:
+            while True:
+                signal.clear()
+                await self.run_all()
+                await signal.wait(self._changes.poll_seconds(_POLL_SECONDS))
+
+    async def run_all(self) -> None:
+        """Run everything that was requested or that a push made necessary."""
+        await self._builds.request_after_pushes()
+        while await self._builds.run_next():
+            pass

@@ -24,11 +24,10 @@ from agentjobs_worker.link.queue import (
 from agentjobs_worker.link.store import StoreError, StoreUnavailable
 from agentjobs_worker.loops.cancel_loop import CancelLoop
 from agentjobs_worker.loops.disk_loop import disk_loop
-from agentjobs_worker.loops.environment_loop import EnvironmentLoop
 from agentjobs_worker.loops.job_loop import JobLoop
 from agentjobs_worker.loops.lease_loop import LeaseLoop
 from agentjobs_worker.loops.readiness_loop import find_ready_agents, readiness_loop
-from agentjobs_worker.loops.requested_builds import RequestedBuilds
+from agentjobs_worker.loops.requested_builds import EnvironmentLoop, RequestedBuilds
 from agentjobs_worker.run.context import JobTools
 from agentjobs_worker.sandbox.protocol import SandboxUnavailable
 

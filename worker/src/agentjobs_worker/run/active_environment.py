@@ -24,8 +24,7 @@ from agentjobs_worker.environments.layers import (
 )
 from agentjobs_worker.environments.network import open_broker
 from agentjobs_worker.environments.running_service import ServiceFailed, ServiceTask
-from agentjobs_worker.environments.service_tasks import service_task
-from agentjobs_worker.environments.services import RunningServices, running_services
+from agentjobs_worker.environments.services import RunningServices, running_services, service_task
 from agentjobs_worker.environments.setup_run import create_owned_directory
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.environment import RunEnvironment

@@ -12,9 +12,8 @@ from subprocess import Popen
 
 from agentjobs_worker.sandbox.bwrap_command import BwrapCommand
 from agentjobs_worker.sandbox.child import Child, wait_despite_cancellation
-from agentjobs_worker.sandbox.input import InputPipe
-from agentjobs_worker.sandbox.output import OutputPipe
 from agentjobs_worker.sandbox.output_tail import OutputTail
+from agentjobs_worker.sandbox.pipes import InputPipe, OutputPipe
 from agentjobs_worker.sandbox.protocol import OnOutput, SandboxError, SandboxTask
 from agentjobs_worker.sandbox.start_script import READY_MARK, prepare_commands
 from agentjobs_worker.sandbox.supervision import SharedResources, Supervision

@@ -23,8 +23,8 @@ import msgspec
 from agentjobs_worker.sandbox.child import Child, wait_despite_cancellation
 from agentjobs_worker.sandbox.disk import DiskUsage, SharedDisk, writable_directories
 from agentjobs_worker.sandbox.environment import agent_environment
-from agentjobs_worker.sandbox.output import OutputPipe
 from agentjobs_worker.sandbox.output_tail import OutputTail
+from agentjobs_worker.sandbox.pipes import OutputPipe
 from agentjobs_worker.sandbox.ports import SandboxPorts
 from agentjobs_worker.sandbox.priority import NICE_INCREMENT
 from agentjobs_worker.sandbox.protocol import (

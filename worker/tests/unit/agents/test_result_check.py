@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from agentjobs_worker.agents.result import MAX_SCHEMA_BYTES, load_schema
 from agentjobs_worker.agents.result_check import CheckRequest, find_faults
-from agentjobs_worker.agents.result_schema import MAX_SCHEMA_BYTES, load_schema
 
 SCHEMA = {
     "type": "object",

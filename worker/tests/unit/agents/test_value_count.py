@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given, strategies
 
-from agentjobs_worker.agents.presets.value_count import ValueCounter
+from agentjobs_worker.agents.presets.event_stream import ValueCounter
 
 JSON = strategies.recursive(
     strategies.none() | strategies.integers() | strategies.text('\\",[{}]: a\näé'),

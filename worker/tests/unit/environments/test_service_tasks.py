@@ -8,7 +8,7 @@ import pytest
 from agentjobs_runtime.environments.definition import ServiceDefinition
 from agentjobs_runtime.environments.images.model import Image
 from agentjobs_worker.environments.running_service import ServiceFailed
-from agentjobs_worker.environments.service_tasks import service_task
+from agentjobs_worker.environments.services import service_task
 from agentjobs_worker.sandbox.protocol import SandboxTask
 
 _ENTRYPOINT = ("docker-entrypoint.sh",)

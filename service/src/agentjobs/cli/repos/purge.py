@@ -21,7 +21,7 @@ from agentjobs.organizations.organizations import Organization, find_organizatio
 from agentjobs.repos.connect import DISCONNECTED_TOPIC
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.workers.machine import SNAPSHOTS, remove_repo_snapshots
-from agentjobs_runtime.mirrors.repo_files import remove_repo_files
+from agentjobs_runtime.mirrors.mirror import remove_repo_files
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
 

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from agentjobs_runtime.agents.steps import Step
-from agentjobs_worker.agents.presets.value_count import ValueCounter
 from agentjobs_worker.agents.run_watcher import RunWatcher
 from agentjobs_worker.sandbox.output_tail import OutputTail
 from agentjobs_worker.sandbox.protocol import SandboxReport
@@ -29,6 +28,7 @@ _OMITTED = b"[an event of more than 4 MiB is omitted]\n"
 _NOT_READ = Step(title=f"A line with more than {MAX_EVENT_VALUES:,} values is only in the log.")
 
 Event = Mapping[str, Any]
+_SEPARATORS = b",[{"
 
 
 class EventWatcher(RunWatcher):
@@ -179,3 +179,26 @@ def objects_in(value: Any) -> Iterator[Event]:
 def object_at(event: Event, name: str) -> Event:
     value = event.get(name)
     return value if isinstance(value, dict) else {}
+
+
+class ValueCounter:
+    """Counts the values of a JSON text, which arrives in pieces, before it is parsed.
+
+    A key and its value count as one, and so does an empty list.
+
+    Only operations on whole pieces: a million values must not take longer than parsing them.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._is_inside_string = False
+        self._escape = b""
+
+    def feed(self, data: bytes) -> None:
+        data = (self._escape + data).replace(rb"\\", b"")
+        # It belongs to the first character of the next piece.
+        self._escape = data[-1:] if data.endswith(b"\\") else b""
+        parts = data.removesuffix(b"\\").replace(rb"\"", b"").split(b'"')
+        outside = b"".join(parts[self._is_inside_string :: 2])
+        self.count += len(outside) - len(outside.translate(None, _SEPARATORS))
+        self._is_inside_string ^= len(parts) % 2 == 0

@@ -1,9 +1,9 @@
-"""How many jobs a worker runs at once: fewer while its machine is starved or exhausted."""
+"""How many jobs a worker claims, and of which organizations, after jobs that it has just run."""
 
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from agentjobs_runtime.protocol.outcomes import Abandoned, LostSandbox, Outcome
 
@@ -13,6 +13,9 @@ _MAX_PAUSE_SECONDS = 60.0
 _RECOVERY_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
+RESERVED_SECONDS = 2.0
+POSTPONED_SECONDS = 0.5
+_FAILED_AT_ONCE_SECONDS = 1.0
 
 
 class LoadControl:
@@ -53,3 +56,33 @@ class LoadControl:
     def _current_limit(self) -> int:
         recovered = (self._clock() - self._lost_at) // _RECOVERY_SECONDS
         return int(min(self._slots, self._limit + recovered))
+
+
+class RecentOrganizations:
+    """Organizations whose jobs ended on this worker a moment ago."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._ended: dict[str, float] = {}
+        self._failed_at_once: dict[str, float] = {}
+
+    def add(self, organization_id: str, claimed_at: float, *, has_failed: bool) -> None:
+        now = self._clock()
+        self._ended[organization_id] = now
+        if has_failed and now - claimed_at < _FAILED_AT_ONCE_SECONDS:
+            self._failed_at_once[organization_id] = now
+
+    def without(self, active: Iterable[str]) -> frozenset[str]:
+        """Their next jobs start at once, though another organization fills the queue."""
+        self._ended = self._since(self._ended, RESERVED_SECONDS)
+        return frozenset(self._ended).difference(active)
+
+    def postponed(self, active: Iterable[str]) -> frozenset[str]:
+        """Organizations whose jobs fail at once: many of these would slow down other jobs."""
+        self._failed_at_once = self._since(self._failed_at_once, POSTPONED_SECONDS)
+        served = self.without(()) | frozenset(active)
+        return frozenset(id_ for id_ in self._failed_at_once if served - {id_})
+
+    def _since(self, times: dict[str, float], seconds: float) -> dict[str, float]:
+        since = self._clock() - seconds
+        return {id_: at for id_, at in times.items() if at > since}
