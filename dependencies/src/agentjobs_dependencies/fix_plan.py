@@ -16,6 +16,9 @@ from agentjobs_dependencies.fixes.fix import can_fix
 from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs_dependencies.version_choice import Candidate, Choice
 
+# The agent takes the first version that suits the project.
+MAX_CANDIDATES = 8
+
 # A manifest, an ecosystem, a package: what one fix is about.
 Location = tuple[str, str, str]
 

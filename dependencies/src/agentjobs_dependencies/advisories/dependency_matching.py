@@ -59,6 +59,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def package(self) -> Package:
         return (self.ecosystem, self.name, self.version)
 
+    def with_fix(self, fix_version: str | None, fix_reason: str) -> "FindingWithFix":
+        fields = {name: getattr(self, name) for name in Finding.__struct_fields__}
+        return FindingWithFix(**fields, fix_version=fix_version, fix_reason=fix_reason)
+
 
 class FindingWithFix(Finding, frozen=True, kw_only=True):
     """`fix_version` resolves all findings of the package in this version; if it is None,

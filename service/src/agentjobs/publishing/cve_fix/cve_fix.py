@@ -13,7 +13,7 @@ from agentjobs.publishing.cve_fix.exposure import read_exposure
 from agentjobs.publishing.cve_fix.fix_plan import findings_of_job, findings_to_fix, require_fixes
 from agentjobs.publishing.cve_fix.proposed import leave_out_proposed
 from agentjobs.publishing.hosted_repo import HostedRepo
-from agentjobs_dependencies.fix_plan import Exposure, Fix, job_entries, plan_fixes
+from agentjobs_dependencies.fix_plan import MAX_CANDIDATES, Exposure, Fix, job_entries, plan_fixes
 from agentjobs_dependencies.recheck import faults_in, fixes_left_out
 from agentjobs_dependencies.version_choice import choose_versions
 from agentjobs_runtime.agents.definitions import CVE_FIXER
@@ -22,8 +22,6 @@ from agentjobs_runtime.outbound.registry_hosts import hosts_for
 from agentjobs_runtime.protocol.outcomes import JobFailed
 from agentjobs_runtime.settings.registries import ECOSYSTEMS
 
-# The agent takes the first that suits the project.
-_CANDIDATES = 8
 _MAX_FAULTS = 5
 
 
@@ -70,7 +68,7 @@ async def plan_cve_fix(run: ServiceRun, repo: HostedRepo, base: str) -> CveFix:
         return CveFix(run)
     before = await read_exposure(run, base)
     findings = findings_to_fix(run.job, before, run.settings.unrated_severity)
-    choices = await choose_versions(run.tools.chooser, findings, before.advisories, _CANDIDATES)
+    choices = await choose_versions(run.tools.chooser, findings, before.advisories, MAX_CANDIDATES)
     findings = findings_of_job(run.job, findings, choices)
     # Credentials in a registry's address belong to the service, not to the agent.
     registries = {name: strip_credentials(run.settings.registry_url(name)) for name in ECOSYSTEMS}
