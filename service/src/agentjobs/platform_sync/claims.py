@@ -89,7 +89,7 @@ async def claim_due_sync(
         " r.external_id, r.full_name, r.default_branch, r.head_commit, q.failures,"
         " s.error, s.full_due_at, q.requested_at, c.error AS connection_error,"
         " CASE WHEN c.hook_seen_at IS NOT NULL THEN s.hook_seen_at END AS hook_seen_at,"
-        " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.told_at IS NOT NULL"
+        " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.change_reported_at IS NOT NULL"
         "  AND p.state <> 'merged') AS has_pull_events"
         " FROM sync_queue q JOIN repos r ON r.id = q.repo_id"
         " JOIN organizations o ON o.id = r.organization_id"

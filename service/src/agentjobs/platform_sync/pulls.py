@@ -143,7 +143,7 @@ class PullSync:
                 raise
             run.missing.append(row.number)
             stored = _to_remote(row)
-            is_deleted = run.is_repo_present and row.missing_looks + 1 >= MAX_MISSING
+            is_deleted = run.is_repo_present and row.not_found_count + 1 >= MAX_MISSING
             return msgspec.structs.replace(stored, state="closed") if is_deleted else stored
         run.present.append(row.number)
         return msgspec.structs.replace(remote, title=one_line(remote.title, MAX_TITLE_CHARACTERS))

@@ -33,7 +33,7 @@ _CLOSED_INTERVAL_MS = 3_600 * SECOND_MS
 
 
 class PullRow(msgspec.Struct, frozen=True, kw_only=True):
-    """`told_at` is when a hook event named it, `asked_at` when it was last read."""
+    """`change_reported_at` is when a hook event named it, `synced_at` when it was last read."""
 
     number: int
     title: str
@@ -45,11 +45,11 @@ class PullRow(msgspec.Struct, frozen=True, kw_only=True):
     # None: the row is older than the column, so comments were never read.
     line_comment_seen: int | None
     review_seen: int | None
-    missing_looks: int = 0
+    not_found_count: int = 0
     created_at: int = 0
     closed_at: int | None = None
-    asked_at: int | None = None
-    told_at: int | None = None
+    synced_at: int | None = None
+    change_reported_at: int | None = None
 
     @property
     def comment_cursor(self) -> CommentCursor:
@@ -120,8 +120,8 @@ async def record_pull(
 async def pulls_with_events(db: Database, repo_id: str) -> list[PullRow]:
     """Pull requests that hook events named since the last read; one more than a sync reads."""
     rows = await db.fetch_all(
-        f"SELECT {_FIELDS} FROM pulls WHERE repo_id = :repo_id AND told_at IS NOT NULL"
-        f" AND state <> 'merged' ORDER BY told_at, number LIMIT {MAX_WITH_EVENTS + 1}",
+        f"SELECT {_FIELDS} FROM pulls WHERE repo_id = :repo_id AND change_reported_at IS NOT NULL"
+        f" AND state <> 'merged' ORDER BY change_reported_at, number LIMIT {MAX_WITH_EVENTS + 1}",
         repo_id=repo_id,
     )
     return [_pull_row(row) for row in rows]
@@ -209,18 +209,21 @@ async def advance_cursor(
     )
 
 
+_IS_LATER = "change_reported_at > :since"
+
+
 async def mark_read(tx: Transaction, repo_id: str, pulls: ReadPulls) -> None:
     now = await tx.clock_ms()
     for assignment, numbers, parameters in (
-        ("asked_at = :now", pulls.read, {"now": now}),
+        ("synced_at = :now", pulls.read, {"now": now}),
         (
-            "told_at = CASE WHEN told_at > :since THEN told_at END",
+            f"change_reported_at = CASE WHEN {_IS_LATER} THEN change_reported_at END",
             pulls.current,
             {"since": pulls.since},
         ),
-        ("missing_looks = 0", pulls.present, {}),
-        ("missing_looks = missing_looks + 1", pulls.missing, {}),
-        ("told_at = COALESCE(told_at, :now)", pulls.deferred, {"now": now}),
+        ("not_found_count = 0", pulls.present, {}),
+        ("not_found_count = not_found_count + 1", pulls.missing, {}),
+        ("change_reported_at = COALESCE(change_reported_at, :now)", pulls.deferred, {"now": now}),
     ):
         if numbers:
             await tx.execute(
@@ -237,7 +240,7 @@ async def mark_event(
 ) -> bool:
     """Note a hook event about a pull request; False if the service has no such open one."""
     changed = await tx.execute(
-        "UPDATE pulls SET told_at = :now WHERE number = :number AND state <> 'merged'"
+        "UPDATE pulls SET change_reported_at = :now WHERE number = :number AND state <> 'merged'"
         " AND repo_id IN (SELECT id FROM repos WHERE connection_id = :connection_id"
         "  AND disconnected_at IS NULL"
         "  AND (CAST(:external_id AS TEXT) IS NULL OR external_id = :external_id))",
@@ -250,7 +253,7 @@ async def mark_event(
 
 
 def _read_at(row: PullRow) -> int:
-    return row.asked_at or 0
+    return row.synced_at or 0
 
 
 def _pull_row(row: Row) -> PullRow:

@@ -24,7 +24,7 @@ async def test_a_pause_waits_for_claims_in_progress(
     claiming = await asyncpg.connect(postgres_url)
     transaction = claiming.transaction()
     await transaction.start()
-    await claiming.execute("UPDATE organizations SET last_claimed_at = 1 WHERE name = 'acme'")
+    await claiming.execute("UPDATE organizations SET plan = plan WHERE name = 'acme'")
     pausing = asyncio.create_task(pause(db, paused))
     while not await claiming.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
         assert not pausing.done()

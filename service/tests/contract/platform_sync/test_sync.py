@@ -322,7 +322,7 @@ async def test_rows_of_pull_requests_follow_the_platform(env: SyncEnvironment) -
     third = await env.pull(3)
     assert (third["state"], third["closed_at"]) == ("open", None)
     assert (await env.pull(5))["state"] == "closed"
-    await env.execute("UPDATE pulls SET asked_at = asked_at - 3600000 WHERE number = 5")
+    await env.execute("UPDATE pulls SET synced_at = synced_at - 3600000 WHERE number = 5")
     await env.full_sync()
     assert (await env.pull(5))["state"] == "open"
 
@@ -338,7 +338,7 @@ async def test_after_an_event_only_what_it_names_is_read(env: SyncEnvironment) -
     # The 50 newest and 10 of the others; the rest follows in the next sync.
     assert (requests["pull"], requests["comments"], requests["repository"]) == (60, 60, 1)
     await env.full_sync()
-    rows = await env.db.fetch_all("SELECT number FROM pulls WHERE asked_at IS NULL")
+    rows = await env.db.fetch_all("SELECT number FROM pulls WHERE synced_at IS NULL")
     assert rows == []
 
     requests.clear()

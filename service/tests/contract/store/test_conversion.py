@@ -30,11 +30,21 @@ QUEUE_COLUMNS = (
 )
 """What a finished job has no more."""
 
+PULL_COLUMNS = (
+    *("repo_id", "number", "title", "body", "head_branch", "base_branch", "head_commit"),
+    *("base_commit", "state", "draft", "merge_commit", "created_at", "merged_at", "closed_at"),
+    *("ended_by", "url", "comment_seen", "line_comment_seen", "review_seen"),
+    *("synced_at AS asked_at", "change_reported_at AS told_at"),
+    "not_found_count AS missing_looks",
+)
 IN_EARLIER_FORM = {
     "jobs": f"SELECT j.*, {', '.join(f'q.{name}' for name in QUEUE_COLUMNS)}"
     " FROM jobs j LEFT JOIN job_queue q ON q.job_id = j.id",
     "forge_connections": "SELECT * FROM platform_connections",
     "forge_hints": "SELECT * FROM platform_hints",
+    "organizations": "SELECT o.*, c.last_claimed_at FROM organizations o"
+    " LEFT JOIN claimed_organizations c ON c.organization_id = o.id",
+    "pulls": f"SELECT {', '.join(PULL_COLUMNS)} FROM pulls",
     "repos": f"SELECT {EARLIER_COLUMNS} FROM {TABLES}",
 }
 """The rows of tables that 0.2.0 had in another form, read back in that form."""

@@ -68,15 +68,19 @@ async def test_missing_columns_and_indexes_are_refused_or_added(
 ) -> None:
     await execute(
         database,
-        "DROP INDEX pulls_told",
+        "DROP INDEX pulls_changed",
         "DROP INDEX repos_connected",
-        "ALTER TABLE pulls DROP COLUMN told_at",
+        "ALTER TABLE pulls DROP COLUMN change_reported_at",
         "ALTER TABLE jobs DROP COLUMN lost_workers",
     )
     with pytest.raises(SchemaDamaged, match=r"column .* missing \(and 2 more\); run .*migrate"):
         await open_and_close(database_url, migrate=False)
     await open_and_close(database_url, migrate=True)
-    for added in ("column pulls.told_at", "column jobs.lost_workers", "index repos_connected"):
+    for added in (
+        "column pulls.change_reported_at",
+        "column jobs.lost_workers",
+        "index repos_connected",
+    ):
         assert f"the {added} is missing: added it" in caplog.text
     assert await differences(database_url) == []
     assert await read_schema(database) == expected_schema(database.engine)

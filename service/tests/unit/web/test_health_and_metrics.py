@@ -80,7 +80,7 @@ async def test_a_service_that_can_only_read_is_not_ready(
     assert checks == 1
 
 
-@pytest.mark.parametrize(("revision", "status"), [("0999", 200), ("9001", 503), ("0001", 503)])
+@pytest.mark.parametrize(("revision", "status"), [("1999", 200), ("9001", 503), ("0001", 503)])
 async def test_a_service_is_ready_on_a_newer_schema_that_only_adds(
     service: Service, revision: str, status: int
 ) -> None:

@@ -99,6 +99,7 @@ _TENANT_TABLES = (
     TenantTable(name="api_keys", unexported=("hash",)),
     TenantTable(name="secrets", key=("organization_id", "name"), unexported=("sealed",)),
     TenantTable(name="audit_log"),
+    TenantTable(name="claimed_organizations", key=("organization_id",)),
     TenantTable(name=ROOT, column="id"),
 )
 SHARED_TABLES = (

@@ -39,9 +39,10 @@ LOCK = (
     f" JOIN organizations o ON o.id = candidate.value WHERE {ORGANIZATION_IS_RUNNING}"
     " /*postgresql ORDER BY candidate.number"
     " LIMIT :count FOR NO KEY UPDATE OF o SKIP LOCKED */)"
-    f" UPDATE organizations SET last_claimed_at = {DATABASE_NOW}"
-    " WHERE id IN (SELECT id FROM free)"
-    " RETURNING id, last_claimed_at + CAST(:lease_ms AS BIGINT) AS lease_expires_at"
+    " INSERT INTO claimed_organizations (organization_id, last_claimed_at)"
+    f" SELECT id, {DATABASE_NOW} FROM free WHERE TRUE ON CONFLICT (organization_id)"
+    " DO UPDATE SET last_claimed_at = excluded.last_claimed_at RETURNING organization_id AS id,"
+    " last_claimed_at + CAST(:lease_ms AS BIGINT) AS lease_expires_at"
 )
 _LACKS_TAG = (
     "EXISTS (SELECT 1 FROM /*sqlite json_each(r.required_tags) AS tag */"
@@ -139,7 +140,9 @@ WITH RECURSIVE waiting(agent, organization_id, step) AS (
     AND q.agent = w.agent AND q.organization_id > w.organization_id), w.step + 1
   FROM waiting w WHERE w.organization_id IS NOT NULL AND w.step < :window
 )
-SELECT o.id, o.plan, o.last_claimed_at, o.paused_at,
+SELECT o.id, o.plan, o.paused_at,
+  (SELECT c.last_claimed_at FROM claimed_organizations c WHERE c.organization_id = o.id)
+    AS last_claimed_at,
   {_active("o.id")} AS active,
   EXISTS (SELECT 1 FROM platform_outages) OR EXISTS (SELECT 1 FROM environment_holds)
     AS has_outages,

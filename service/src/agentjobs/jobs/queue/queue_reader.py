@@ -28,7 +28,7 @@ _WAITING_BY_AGENT = (
     " WHERE lease_owner IS NULL GROUP BY agent, organization_id"
 )
 _WAITING_IN_ORDER = (
-    "SELECT o.id, o.plan, o.paused_at, o.last_claimed_at, waiting.* FROM"
+    "SELECT o.id, o.plan, o.paused_at, c.last_claimed_at, waiting.* FROM"
     " (SELECT organization_id,"
     + ", ".join(
         f"SUM(CASE WHEN queue_order <= :before_{priority} THEN 1 ELSE 0 END) AS before_{priority}"
@@ -37,6 +37,7 @@ _WAITING_IN_ORDER = (
     + " FROM job_queue /*sqlite INDEXED BY job_queue_waiting_in_order */"
     " WHERE lease_owner IS NULL GROUP BY organization_id) waiting"
     " JOIN organizations o ON o.id = waiting.organization_id"
+    " LEFT JOIN claimed_organizations c ON c.organization_id = o.id"
 )
 _FINISHED = (
     "SELECT agent, repo_id, started_at, completed_at FROM jobs WHERE completed_at IS NOT NULL"

@@ -7,7 +7,6 @@ CREATE TABLE organizations (
     id TEXT NOT NULL PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     plan TEXT NOT NULL,
-    last_claimed_at BIGINT,
     created_at BIGINT NOT NULL,
     -- Money is counted in billionths of a US dollar, so that sums are exact.
     daily_budget_nanousd BIGINT,
@@ -517,10 +516,10 @@ CREATE TABLE pulls (
     -- The number of the last processed comment.
     comment_seen BIGINT NOT NULL DEFAULT 0,
     -- When it was last synced, and when a hook reported a change since.
-    asked_at BIGINT,
-    told_at BIGINT,
+    synced_at BIGINT,
+    change_reported_at BIGINT,
     -- How often in a row the platform returned not found.
-    missing_looks BIGINT NOT NULL DEFAULT 0,
+    not_found_count BIGINT NOT NULL DEFAULT 0,
     -- The number of the last processed comment of each kind, like `comment_seen`. NULL for pull
     -- requests of 0.1: their first sync only stores the latest number, so that old comments start
     -- no jobs. New rows start with 0.
@@ -531,7 +530,7 @@ CREATE TABLE pulls (
 CREATE INDEX pulls_by_time ON pulls (repo_id, created_at, number, state);
 CREATE INDEX pulls_followed ON pulls (repo_id, state) WHERE state <> 'merged';
 CREATE UNIQUE INDEX pulls_of_branch ON pulls (repo_id, head_branch);
-CREATE INDEX pulls_told ON pulls (repo_id) WHERE told_at IS NOT NULL;
+CREATE INDEX pulls_changed ON pulls (repo_id) WHERE change_reported_at IS NOT NULL;
 
 -- The last numbers of pull requests on the platform `local`.
 CREATE TABLE pull_numbers (
@@ -870,6 +869,12 @@ CREATE INDEX job_queue_waiting_for_agent ON job_queue (agent, organization_id)
     WHERE lease_owner IS NULL;
 CREATE INDEX job_queue_waiting_in_order ON job_queue (organization_id, queue_order, job_id)
     WHERE lease_owner IS NULL;
+
+-- When each organization's jobs were claimed last, so that the one that waits longest is next.
+CREATE TABLE claimed_organizations (
+    organization_id TEXT NOT NULL PRIMARY KEY REFERENCES organizations (id),
+    last_claimed_at BIGINT NOT NULL
+);
 
 CREATE TABLE job_artifacts (
     job_id TEXT NOT NULL,

@@ -66,6 +66,23 @@ _STEPS: Mapping[str, Sequence[str]] = {
             *("waits_for", "environment_key"),
         ),
     ),
+    "claims of organizations": (
+        _create("claimed_organizations"),
+        """
+        INSERT INTO claimed_organizations SELECT id, last_claimed_at FROM organizations
+            WHERE last_claimed_at IS NOT NULL;
+        """,
+        _drop_columns("organizations", "last_claimed_at"),
+    ),
+    "pull requests": (
+        """
+        DROP INDEX pulls_told;
+        ALTER TABLE pulls RENAME COLUMN asked_at TO synced_at;
+        ALTER TABLE pulls RENAME COLUMN told_at TO change_reported_at;
+        ALTER TABLE pulls RENAME COLUMN missing_looks TO not_found_count;
+        CREATE INDEX pulls_changed ON pulls (repo_id) WHERE change_reported_at IS NOT NULL;
+        """,
+    ),
     "numbers of pull requests": (
         _create("pull_numbers"),
         "INSERT INTO pull_numbers SELECT id, next_pull_number - 1 FROM repos",
