@@ -149,7 +149,7 @@ def _fix(exposure: Exposure, same: list[Finding], choice: Choice, registry: str)
         old=first.version,
         new=choice.version,
         direct=any(dependency.direct for dependency in dependencies),
-        parents=next((each.parents for each in dependencies if each.parents), ()),
+        parents=next((dependency.parents for dependency in dependencies if dependency.parents), ()),
         hashes=choice.hashes,
         candidates=choice.candidates,
         registry=registry,
@@ -161,8 +161,8 @@ def _fix(exposure: Exposure, same: list[Finding], choice: Choice, registry: str)
 
 def _advisory(finding: Finding) -> AdvisorySummary:
     """One advisory per vulnerability, with all its identifiers and the severity of the group."""
-    first = next(each for each in finding.advisories if each.id == finding.advisory_id)
-    names = {name for each in finding.advisories for name in (each.id, *each.aliases)}
+    first = next(advisory for advisory in finding.advisories if advisory.id == finding.advisory_id)
+    names = {name for advisory in finding.advisories for name in (advisory.id, *advisory.aliases)}
     return msgspec.structs.replace(
         first,
         aliases=tuple(sorted(names - {first.id})),

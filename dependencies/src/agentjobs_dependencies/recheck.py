@@ -64,7 +64,11 @@ def _still_vulnerable(
 
 def _unreadable(fix: Fix, before: Exposure, after: Exposure) -> Iterator[str]:
     """A manifest that no longer names the package proves nothing."""
-    known = {_without_numbers(each.reason) for each in before.warnings if each.path == fix.manifest}
+    known = {
+        _without_numbers(warning.reason)
+        for warning in before.warnings
+        if warning.path == fix.manifest
+    }
     for warning in after.warnings:
         if warning.path == fix.manifest and _without_numbers(warning.reason) not in known:
             yield f"{fix.manifest} can no longer be read: {warning.reason}"
@@ -112,7 +116,9 @@ def _describe_new_exposure(
     """An upgrade may bring in dependencies that are vulnerable themselves, in any manifest."""
     known = {(locate_package(finding), finding.advisory_id) for finding in before.findings}
     # A version that was already there was not introduced, even if its advisory is new.
-    present = {(locate_package(each), each.version) for each in before.dependencies}
+    present = {
+        (locate_package(dependency), dependency.version) for dependency in before.dependencies
+    }
     for finding in after.findings:
         location = locate_package(finding)
         is_known = (location, finding.advisory_id) in known

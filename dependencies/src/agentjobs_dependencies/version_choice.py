@@ -119,10 +119,10 @@ class RegistryVersionChooser:
                 published_before,
                 candidates,
             )
-            undated = [each for each in choice.undated if each not in times]
+            undated = [version for version in choice.undated if version not in times]
             if published is None or not undated or len(times) > _MAX_TIME_REQUESTS:
                 return choice
-            asked = (self._registry.published_at(ecosystem, name, each) for each in undated)
+            asked = (self._registry.published_at(ecosystem, name, version) for version in undated)
             received = dict(zip(undated, await asyncio.gather(*asked), strict=True))
             times |= received
             if all((published_at or 0) <= published_before for published_at in received.values()):

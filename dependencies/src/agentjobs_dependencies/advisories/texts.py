@@ -62,11 +62,13 @@ def merge_texts(texts: Iterable[AdvisoryText]) -> AdvisoryText:
     """Combines records of one vulnerability: the first description, and all links."""
     texts = list(texts)
     order = list(REFERENCE_LABELS)
-    references = _unique((each for text in texts for each in text.references), MAX_REFERENCES)
+    references = _unique(
+        (reference for text in texts for reference in text.references), MAX_REFERENCES
+    )
     return AdvisoryText(
         next((text.details for text in texts if text.details), ""),
-        tuple(sorted(references, key=lambda each: order.index(each.kind))),
-        _unique((each for text in texts for each in text.weaknesses), _MAX_WEAKNESSES),
+        tuple(sorted(references, key=lambda reference: order.index(reference.kind))),
+        _unique((weakness for text in texts for weakness in text.weaknesses), _MAX_WEAKNESSES),
     )
 
 

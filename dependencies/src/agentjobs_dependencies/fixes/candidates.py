@@ -52,9 +52,9 @@ def _check_python(fix: Fix, root: Path) -> _Check:
 def _is_too_old(python: str, requires: str) -> bool:
     """The resolver decides about Pythons that are too new."""
     # Any patch version counts: a project seldom names one.
-    allowed = [each for each in MINORS if pypi.allows(requires, f"{each}.99")]
+    allowed = [minor for minor in MINORS if pypi.allows(requires, f"{minor}.99")]
     is_allowed = pypi.allows(requires, f"{python}.99")
-    return not is_allowed and any(_numbers(python) < _numbers(each) for each in allowed)
+    return not is_allowed and any(_numbers(python) < _numbers(minor) for minor in allowed)
 
 
 def _check_node(fix: Fix, root: Path) -> _Check:
@@ -63,7 +63,7 @@ def _check_node(fix: Fix, root: Path) -> _Check:
     lowest = None
     if isinstance(supported, str):
         majors = (f"{major}.999.999" for major in range(_MAX_NODE_MAJOR))
-        lowest = next((each for each in majors if npm.allows(supported, each)), None)
+        lowest = next((major for major in majors if npm.allows(supported, major)), None)
 
     def check(candidate: Candidate) -> str | None:
         if lowest is None or npm.allows(candidate.requires, lowest) is not False:
@@ -100,7 +100,7 @@ def _check_rust(fix: Fix, root: Path) -> _Check:
         if isinstance(table, dict)
     ]
     # A package may have the one of its workspace.
-    supported = next((each for each in declared if isinstance(each, str)), None)
+    supported = next((specifier for specifier in declared if isinstance(specifier, str)), None)
 
     def check(candidate: Candidate) -> str | None:
         if supported is None or _numbers(candidate.requires) <= _numbers(supported):

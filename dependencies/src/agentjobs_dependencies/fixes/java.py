@@ -27,8 +27,8 @@ def supported_release(root: Path, manifest: str) -> int | None:
         return None
     configured = (
         element.text.strip()
-        for each in poms
-        for plugin in each.root.find_all("plugin")
+        for file in poms
+        for plugin in file.root.find_all("plugin")
         if plugin.value("artifactId") == "maven-compiler-plugin"
         for element in plugin.walk()
         if element.name in ("release", "target")

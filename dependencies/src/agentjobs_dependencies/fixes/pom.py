@@ -82,7 +82,7 @@ def apply(fix: Fix, root: Path) -> Outcome:
 def _ranges(poms: list[Pom], project: list[Pom], fix: Fix, root: Path) -> Iterator[str]:
     """Which version Maven chooses from a range depends on all poms of the project."""
     paths = {pom.path for pom in poms}
-    for pom in (*poms, *(each for each in project if each.path not in paths)):
+    for pom in (*poms, *(file for file in project if file.path not in paths)):
         for dependency in _dependencies(pom, poms):
             version = resolve(dependency.version, poms)
             is_package = f"{dependency.group}:{dependency.artifact}" == fix.package
@@ -102,9 +102,10 @@ def _edit(pom: Pom, poms: list[Pom], project: list[Pom], fix: Fix) -> Iterator[s
     for _ in range(_MAX_EDITS):
         # An edit changes positions, so the pom is read again after each.
         following = (
-            each
-            for each in _dependencies(pom, poms)
-            if each.span[0] > position and f"{each.group}:{each.artifact}" == fix.package
+            dependency
+            for dependency in _dependencies(pom, poms)
+            if dependency.span[0] > position
+            and f"{dependency.group}:{dependency.artifact}" == fix.package
         )
         dependency = next(following, None)
         if dependency is None:
@@ -122,7 +123,7 @@ def _edit_property(
 ) -> Iterator[str]:
     """Edit the property if only dependencies of one group use it, in all poms of the project, and
     the registry has the new version of each; otherwise the dependency gets a version."""
-    everywhere = [*poms, *(each for each in project if each.path not in {p.path for p in poms})]
+    everywhere = [*poms, *(file for file in project if file.path not in {p.path for p in poms})]
     users = [
         other
         for candidate in everywhere
@@ -134,7 +135,9 @@ def _edit_property(
     artifacts = {other.artifact for other in users} - {dependency.artifact}
     if {other.group for other in users} != {dependency.group} or uses != len(users):
         reason = f"is used for more than {code(dependency.group)}"
-    elif missing := [each for each in sorted(artifacts) if not _is_published(each, fix)]:
+    elif missing := [
+        artifact for artifact in sorted(artifacts) if not _is_published(artifact, fix)
+    ]:
         reason = f"is used for {code(missing[0])} too, which has no version {fix.new}"
     else:
         reason = ""
@@ -194,8 +197,8 @@ def _override(poms: list[Pom], fix: Fix) -> Iterator[str]:
 def _is_managed(pom: Pom, poms: list[Pom], fix: Fix) -> bool:
     """An earlier fix of another module may have overridden it."""
     return bool(fix.managed_by) and any(
-        f"{each.group}:{each.artifact}" == fix.package and each.version == fix.new
-        for each in _dependencies(pom, poms)
+        f"{dependency.group}:{dependency.artifact}" == fix.package and dependency.version == fix.new
+        for dependency in _dependencies(pom, poms)
     )
 
 

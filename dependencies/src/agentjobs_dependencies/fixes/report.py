@@ -64,7 +64,7 @@ def _fix_section(same: list[Fix]) -> Iterator[str]:
     yield ""
     if len(same) > 1:
         more = f" and {len(same) - MAX_LISTED} more" if len(same) > MAX_LISTED else ""
-        yield f"In {', '.join(code(each.manifest) for each in same[:MAX_LISTED])}{more}."
+        yield f"In {', '.join(code(fix.manifest) for fix in same[:MAX_LISTED])}{more}."
         yield ""
     if fix.parents:
         yield f"Required through {' → '.join(code(parent) for parent in fix.parents)}."

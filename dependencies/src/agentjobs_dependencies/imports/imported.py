@@ -33,7 +33,7 @@ def mark_imported(
     )
     by_key: dict[_Key, Imported] = {}
     for path, manifest in manifests.items():
-        own = [packages.imported(manifest.ecosystem, each.name) for each in manifest.packages]
+        own = [packages.imported(manifest.ecosystem, package.name) for package in manifest.packages]
         states = _spread(manifest.packages, own)
         is_complete = _has_all_requirements(path, manifest)
         for locked, state in zip(manifest.packages, states, strict=True):
@@ -132,7 +132,7 @@ def _spread(packages: Sequence[Locked], own: Sequence[Imported]) -> list[Importe
     """What a package requires is imported if the package is, and may be if the package may be."""
     states = list(own)
     for state in ("yes", "unknown"):
-        queue = [at for at, each in enumerate(states) if each == state]
+        queue = [at for at, reached in enumerate(states) if reached == state]
         for at in queue:  # Grows during the loop.
             for required in packages[at].requires:
                 if 0 <= required < len(states) and _STRENGTH[states[required]] < _STRENGTH[state]:

@@ -39,7 +39,7 @@ def version_path_for(name: str, version: str) -> str:
 def read(_name: str, _content_type: str, body: Body) -> Published:
     # Without the v, as in advisories.
     lines = [as_text(line).strip() for line in split_lines(body)]
-    versions = tuple(PublishedVersion(each[1:]) for each in lines if each.startswith("v"))
+    versions = tuple(PublishedVersion(line[1:]) for line in lines if line.startswith("v"))
     if not versions and any(lines):
         raise InvalidResponse("it is not a list of versions")
     return Published(versions)

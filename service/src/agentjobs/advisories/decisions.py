@@ -147,11 +147,11 @@ async def keep_decisions(tx: Transaction, repo_id: str, findings: Iterable[Findi
     if not rows:
         return
     main_ids: dict[tuple[str, str, str], str] = {}
-    for each in findings:
-        for record in each.advisories:
+    for finding in findings:
+        for record in finding.advisories:
             for name in (record.id, *record.aliases):
-                main_ids.setdefault((each.ecosystem, each.name, name), each.advisory_id)
-        main_ids[each.ecosystem, each.name, each.advisory_id] = each.advisory_id
+                main_ids.setdefault((finding.ecosystem, finding.name, name), finding.advisory_id)
+        main_ids[finding.ecosystem, finding.name, finding.advisory_id] = finding.advisory_id
     for row in rows:
         main_id = main_ids.get((row["ecosystem"], row["name"], row["advisory_id"]))
         if main_id is not None and main_id != row["advisory_id"]:

@@ -77,7 +77,7 @@ def check_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = 
     rows = [[finding[column] for column in columns] for finding in findings]
     titles = [column.replace("_", " ") for column in columns]
     print_answer(Table({"agents": findings}, titles, rows), json=json)
-    if not all(each["ready"] for each in findings):
+    if not all(finding["ready"] for finding in findings):
         raise typer.Exit(NOT_READY)
 
 

@@ -175,8 +175,8 @@ def _tool_tokens(body: dict[str, Any]) -> int:
         return 0
     kinds = [tool.get("type") if isinstance(tool, dict) else None for tool in tools]
     predefined = sum(kind not in _TOOLS_WITHOUT_INSTRUCTIONS for kind in kinds)
-    each = TOKENS_PER_MESSAGE * len(tools) + TOKENS_PER_PREDEFINED_TOOL * predefined
-    return TOKENS_FOR_TOOLS + each
+    per_request = TOKENS_PER_MESSAGE * len(tools) + TOKENS_PER_PREDEFINED_TOOL * predefined
+    return TOKENS_FOR_TOOLS + per_request
 
 
 def _max_prompt(

@@ -94,7 +94,9 @@ async def read_commit_summary(
         configuration=configuration,
         configuration_error=error,
         lock_files=tuple(listing.lock_files),
-        devcontainer=next((each for each in devcontainers if each is not None), None),
+        devcontainer=next(
+            (devcontainer for devcontainer in devcontainers if devcontainer is not None), None
+        ),
     )
 
 

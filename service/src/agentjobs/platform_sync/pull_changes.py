@@ -103,7 +103,7 @@ async def _find_hosted(db: Database, platforms: PlatformSource | None, pull: Pul
 def _check_method(platform: Platform, method: MergeMethod) -> None:
     if method in platform.merge_methods:
         return
-    possible = " or ".join(f"`{each}`" for each in platform.merge_methods)
+    possible = " or ".join(f"`{method}`" for method in platform.merge_methods)
     message = f"must be {possible} for a repository on {platform.platform}"
     raise Problem(
         "validation_failed",

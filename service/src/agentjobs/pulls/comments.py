@@ -215,11 +215,11 @@ async def find_place(
     """The line with what is quoted of it. Raises Problem unless the pull request shows it."""
     file = await file_diff_between(git_dir, tips.base, tips.head, path)
     lines = () if file is None else file.lines
-    for index, each in enumerate(lines):
+    for index, diff_line in enumerate(lines):
         # Lines that both versions have are those of the new one.
-        number = each.new_number if side == "right" else None
-        if side == "left" and each.kind == "removed":
-            number = each.old_number
+        number = diff_line.new_number if side == "right" else None
+        if side == "left" and diff_line.kind == "removed":
+            number = diff_line.old_number
         if number == line:
             return CodePlace(path, side, line, tips.head, _quote(lines[: index + 1]))
     raise Problem(

@@ -68,4 +68,6 @@ def _value(value: Any) -> str:
 def _line(text: str) -> str:
     """JSON escapes as TOML does. Invisible characters are escaped too, so that readers see them."""
     quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in quoted)
+    return "".join(
+        character if character.isprintable() else f"\\U{ord(character):08x}" for character in quoted
+    )

@@ -59,7 +59,7 @@ async def list_endpoints(db: Database, organization: str) -> list[Endpoint]:
 async def find_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
     """By its identifier or its exact URL."""
     endpoints = await list_endpoints(db, organization)
-    matches = [each for each in endpoints if endpoint in {each.id, each.url}]
+    matches = [candidate for candidate in endpoints if endpoint in {candidate.id, candidate.url}]
     if not matches:
         raise Problem(
             "endpoint_not_found",
@@ -67,7 +67,7 @@ async def find_endpoint(db: Database, organization: str, endpoint: str) -> Endpo
             f"list{org_flag(organization)}` lists its endpoints.",
         )
     if len(matches) > 1:
-        ids = ", ".join(each.id for each in matches)
+        ids = ", ".join(match.id for match in matches)
         raise Problem(
             "endpoint_ambiguous", f"Several endpoints have this URL. Use an identifier: {ids}"
         )

@@ -102,7 +102,7 @@ def in_job_order(keys: Sequence[EventKey], unlisted: Iterable[EventKey]) -> list
     sequences: dict[str, list[int]] = {}
     for job_id, sequence in unlisted:
         sequences.setdefault(job_id, []).append(sequence)
-    earliest = {job_id: iter(sorted(each)) for job_id, each in sequences.items()}
+    earliest = {job_id: iter(sorted(sequence)) for job_id, sequence in sequences.items()}
     return [(job_id, next(earliest[job_id])) for job_id, _ in keys]
 
 

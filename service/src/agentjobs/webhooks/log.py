@@ -144,9 +144,9 @@ async def get_delivery(
         "SELECT * FROM delivery_attempts WHERE delivery_id = :id ORDER BY at, id", id=delivery_id
     )
     return DeliveryDetail(
-        _to_delivery(row, [_to_summary(each) for each in rows]),
+        _to_delivery(row, [_to_summary(attempt) for attempt in rows]),
         bytes(row["body"]),
-        tuple(_to_attempt(each) for each in rows),
+        tuple(_to_attempt(attempt) for attempt in rows),
     )
 
 

@@ -80,5 +80,5 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     def response_header(self, name: str) -> str | None:
         lowered = name.lower()
-        values = (value for each, value in self.response_headers if each.lower() == lowered)
+        values = (value for header, value in self.response_headers if header.lower() == lowered)
         return next(values, None)

@@ -204,12 +204,14 @@ async def claim(
     is_limited = limit < max_per_endpoint and len(selected) < free
     has_more = is_truncated or is_limited or leased.count < len(selected)
     pool_of = {candidate.id: pool for pool, candidate in selected}
-    return ClaimBatch([(pool_of[each.id], each) for each in leased.deliveries], has_more)
+    return ClaimBatch(
+        [(pool_of[delivery.id], delivery) for delivery in leased.deliveries], has_more
+    )
 
 
 async def release(tx: Transaction, deliveries: Iterable[ClaimedDelivery], owner: str) -> None:
     """For deliveries that were not sent: any sender may claim them again."""
-    rows = [{"id": each.id, "fence": each.fence, "owner": owner} for each in deliveries]
+    rows = [{"id": delivery.id, "fence": delivery.fence, "owner": owner} for delivery in deliveries]
     await tx.execute_many(_RELEASE, rows)
 
 

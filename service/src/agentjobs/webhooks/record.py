@@ -157,11 +157,11 @@ async def record(
 ) -> list[DisabledEndpoint]:
     if not finished:
         return []
-    await _LOG.run(tx, [_log_row(each) for each in finished])
+    await _LOG.run(tx, [_log_row(result) for result in finished])
     closed: set[str] = set()
     disabled = await _record_health(tx, finished, disable_days, closed)
-    await _SETTLE.run(tx, [_settled_row(each, owner, closed) for each in finished])
-    tx.announce(*{activity_topic(each.delivery.organization_id) for each in finished})
+    await _SETTLE.run(tx, [_settled_row(result, owner, closed) for result in finished])
+    tx.announce(*{activity_topic(result.delivery.organization_id) for result in finished})
     return disabled
 
 
@@ -169,11 +169,11 @@ async def _record_health(
     tx: Transaction, finished: Sequence[FinishedAttempt], disable_days: float, closed: set[str]
 ) -> list[DisabledEndpoint]:
     """Adds endpoints that are disabled or removed to `closed`."""
-    succeeded = {each.delivery.endpoint_id for each in finished if each.attempt.succeeded}
+    succeeded = {result.delivery.endpoint_id for result in finished if result.attempt.succeeded}
     failures_of: dict[str, list[FinishedAttempt]] = {}
-    for each in finished:
-        if not each.attempt.succeeded:
-            failures_of.setdefault(each.delivery.endpoint_id, []).append(each)
+    for result in finished:
+        if not result.attempt.succeeded:
+            failures_of.setdefault(result.delivery.endpoint_id, []).append(result)
     if failures_of:
         await tx.fetch_all(_LOCK_ENDPOINTS, ids=sorted(succeeded | failures_of.keys()))
     await _record_successes(tx, finished)
@@ -193,12 +193,12 @@ async def _record_health(
 
 async def _record_successes(tx: Transaction, finished: Sequence[FinishedAttempt]) -> None:
     endpoint_ids = {
-        each.delivery.endpoint_id
-        for each in finished
-        if each.attempt.succeeded and not each.delivery.is_known_healthy
+        result.delivery.endpoint_id
+        for result in finished
+        if result.attempt.succeeded and not result.delivery.is_known_healthy
     }
     if endpoint_ids:
-        at = max(each.ended_at for each in finished)
+        at = max(result.ended_at for result in finished)
         before = at - HEALTH_INTERVAL_MS
         await tx.execute(_RECORD_SUCCESS, ids=sorted(endpoint_ids), at=at, before=before)
 
@@ -211,18 +211,18 @@ async def _record_failures(
     closed: set[str],
 ) -> DisabledReason | None:
     """Returns the reason to disable the endpoint if it has been failing for too long."""
-    at = max(each.ended_at for each in failures)
+    at = max(failure.ended_at for failure in failures)
     row = await tx.fetch_one(_RECORD_FAILURE, id=endpoint_id, at=at)
     if row is None or row["closed_at"] is not None:
         closed.add(endpoint_id)
         return None
-    has_failed_delivery = any(each.outcome.status == "failed" for each in failures)
+    has_failed_delivery = any(failure.outcome.status == "failed" for failure in failures)
     is_too_long = at - row["failing_since"] >= disable_days * DAY_MS
     return "failing" if has_failed_delivery and is_too_long else None
 
 
 def _requested_disable(failures: Sequence[FinishedAttempt]) -> DisabledReason | None:
-    return next((each.outcome.disable for each in failures if each.outcome.disable), None)
+    return next((failure.outcome.disable for failure in failures if failure.outcome.disable), None)
 
 
 def _log_row(finished: FinishedAttempt) -> Mapping[str, Any]:

@@ -141,7 +141,7 @@ class Sender:
             batches = await self._db.transact(self._claim, kinds)
         finally:
             self._is_claiming = False
-        claimed = [each for batch in batches.values() for each in batch.deliveries]
+        claimed = [delivery for batch in batches.values() for delivery in batch.deliveries]
         for pool, delivery in claimed:
             self._start(pool, delivery, started_at)
         self._empty_claims = 0 if claimed else self._empty_claims + 1
@@ -175,7 +175,9 @@ class Sender:
     def _excluded_endpoints(self) -> frozenset[str]:
         """Endpoints whose secret could not be opened on this machine."""
         elapsed = elapsed_ms()
-        return frozenset(each for each, until in self._locked_until.items() if until > elapsed)
+        return frozenset(
+            endpoint_id for endpoint_id, until in self._locked_until.items() if until > elapsed
+        )
 
     def _claim_again(self, kind: AttemptKind) -> None:
         if kind == "retry":
@@ -258,7 +260,10 @@ class Sender:
     async def _maintain(self) -> None:
         if elapsed_ms() < self._next_maintenance:
             return
-        own = [*(each.id for each in self._in_progress.values()), *self.recorder.unrecorded_ids]
+        own = [
+            *(delivery.id for delivery in self._in_progress.values()),
+            *self.recorder.unrecorded_ids,
+        ]
         has_more = await run_maintenance(self._db, own, self._lease_ms + _MAX_CLOCK_STEP_MS)
         if elapsed_ms() >= self._next_clock_check:
             has_more |= await bring_retries_forward(self._db, self._max_wait_ms)

@@ -46,7 +46,7 @@ def _check_requirements(manifest: bytes, go_mod: str, fix: Fix) -> None:
     before = read_requirements(_fetch(fix, add_v(fix.old), "mod").decode("utf-8", "replace"))
     for module, version in read_requirements(manifest.decode("utf-8", "replace")).items():
         known = (selected.get(module, ""), before.get(module, ""))
-        if not any(is_at_least(each, version) for each in known):
+        if not any(is_at_least(listed, version) for listed in known):
             raise CannotFix(f"{fix.package} {fix.new} requires {module} {version}")
 
 

@@ -81,7 +81,9 @@ class _Editor:
         except CannotFix:
             if not opened:
                 raise
-        similar = (each for each in opened if pnpm_text.has_same_entries(self._old, each[1].lock))
+        similar = (
+            project for project in opened if pnpm_text.has_same_entries(self._old, project[1].lock)
+        )
         return next(similar, opened[0])
 
     def _why_unproven(self, manifest: str) -> Iterator[str]:

@@ -125,7 +125,7 @@ class _Reader:
         self._result.edits[path] = edited
         self._files[name] = edited
         self._is_complete &= not _UNSUPPORTED_LINE.search(edited)
-        before, after = ("".join(read_requirements(each)) for each in (text, edited))
+        before, after = ("".join(read_requirements(content)) for content in (text, edited))
         return before, after
 
     def _read_project(self, name: str) -> tuple[str, str]:
@@ -134,11 +134,11 @@ class _Reader:
             return "", ""
         text = tree.read(path)
         edited = pyproject.allow_version(text, self._fix.package, self._fix.new)
-        projects = [read_project(path, self._root, each) for each in (text, edited)]
+        projects = [read_project(path, self._root, content) for content in (text, edited)]
         self._result.edits[path] = edited
         self._files[name] = _static_project(projects[1])
-        for each in projects[1].unread:
-            self._leave_unread(f"{each} in {name}")
+        for subject in projects[1].unread:
+            self._leave_unread(f"{subject} in {name}")
         chosen = self._command.extras, self._command.groups
         return projects[0].select(*chosen), projects[1].select(*chosen)
 

@@ -138,8 +138,8 @@ def _resolve_first(
     for settings in alternatives:
         text, is_proven = after, False
         changes: tuple[str, ...] = ()
-        for each in settings:
-            setting = each.with_inputs(inputs) if inputs else each
+        for candidate in settings:
+            setting = candidate.with_inputs(inputs) if inputs else candidate
             if resolution := _resolve_setting(before, text, inputs, fix, setting):
                 text, changes = resolution.text, (*changes, *resolution.changes)
                 is_proven = True
@@ -153,7 +153,7 @@ def _resolve_setting(
 ) -> Resolution | None:
     """None if the setting has no Python with which the pins are consistent.
 
-    The new pins must be consistent with each Python with which the old ones are.
+    The new pins must be consistent with version Python with which the old ones are.
     """
     compilable = inputs if is_compiled(before) and inputs and inputs.is_complete else None
     consistent: list[str] = []
@@ -225,7 +225,7 @@ def resolve(text: str, others: Others, fix: Fix, python: str, *options: str) -> 
 def _add_pins(missing: dict[str, str], text: str, fix: Fix, setting: Setting) -> Resolution:
     """Insert the missing pins in alphabetical order, as in compiled files.
 
-    `missing` maps each to the Python that needs it.
+    `missing` maps version to the Python that needs it.
     """
     options = [name for name in compile_options(text) if name in _LAYOUT]
     new_blocks: dict[str, str] = {}
@@ -264,12 +264,12 @@ def _recompile(
         _compile(directory, inputs.sources, fix, *options, *upgrade)
         body = output.read_text(encoding="utf-8")
     after = match_line_endings(before, head(before) + body)
-    for each in setting.pythons if setting.others_after != Others() else ():
+    for target in setting.pythons if setting.others_after != Others() else ():
         try:
-            resolve(after, setting.others_after, fix, each)
+            resolve(after, setting.others_after, fix, target)
         except CannotFix as conflict:
-            if _is_resolvable(before, setting.others_before, fix, each):
-                raise CannotFix(_describe_conflict(conflict, fix, each)) from None
+            if _is_resolvable(before, setting.others_before, fix, target):
+                raise CannotFix(_describe_conflict(conflict, fix, target)) from None
     how = "was recompiled with `uv pip compile --upgrade-package`"
     return Resolution(after, (describe_changes(before, after, fix, how),))
 

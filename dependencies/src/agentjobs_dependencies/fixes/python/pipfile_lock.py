@@ -110,7 +110,7 @@ def _version(entry: Any) -> str:
 
 def _with_version(entry: dict[str, Any], fix: Fix) -> dict[str, Any]:
     new = {**entry, "version": f"=={fix.new}", "hashes": sorted(fix.hashes)}
-    requires = (each.requires for each in fix.candidates if each.version == fix.new)
+    requires = (candidate.requires for candidate in fix.candidates if candidate.version == fix.new)
     minimum = _MINIMUM_PYTHON.fullmatch(next(requires, ""))
     marker = entry.get("markers")
     # pipenv writes the Pythons of the version here, and other conditions in other forms.

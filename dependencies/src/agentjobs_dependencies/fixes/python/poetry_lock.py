@@ -102,7 +102,7 @@ def _python_with_poetry(version: str, fix: Fix) -> Sequence[str]:
     """
     if has_tool("poetry") and version in run_tool("poetry", "--version", directory=Path.cwd()):
         return find_interpreter("poetry")
-    overrides = [each for first, each in _OVERRIDES.items() if _numbers(version) < first]
+    overrides = [override for first, override in _OVERRIDES.items() if _numbers(version) < first]
     try:
         return [str(install_python_tool("poetry", version, fix.registry, *overrides))]
     except CannotFix as error:

@@ -24,15 +24,15 @@ _MAX_PARTS = 10
 def apply(fix: Fix, root: Path) -> Outcome:
     path, text = tree.open_file(root, fix.manifest)
     edited = allow_version(text, fix.package, fix.new)
-    before, after = (read_project(path, root, each) for each in (text, edited))
+    before, after = (read_project(path, root, content) for content in (text, edited))
     if edited == text and not _is_pinned(after, fix):
         raise CannotFix(f"{fix.manifest} does not pin `{fix.package}`")
     alternatives = install_settings(before, after, supported_pythons(root, fix.manifest))
     resolution = pip_compile.resolve_pins(before.base, after.base, None, fix, alternatives)
     tree.write(path, edited)
     unread = [
-        f"What {each} in {fix.manifest} requires was not checked: install the project."
-        for each in after.unread
+        f"What {subject} in {fix.manifest} requires was not checked: install the project."
+        for subject in after.unread
     ]
     return Outcome(fixed=[fix], unproven=[*resolution.unproven, *unread])
 
@@ -56,7 +56,7 @@ def install_settings(
     changed = [pair for pair in selected if pair[0] != pair[1]] or selected
     # The last resort is the Python of the worker: the project's may be too old for the resolver.
     return [
-        [Setting(each, Others(old), Others(new)) for old, new in pairs]
+        [Setting(python, Others(old), Others(new)) for old, new in pairs]
         for pairs in ([(before.select(), after.select())], changed[:_MAX_PARTS])
-        for each in filter(None, (pythons, ("",)))
+        for python in filter(None, (pythons, ("",)))
     ]

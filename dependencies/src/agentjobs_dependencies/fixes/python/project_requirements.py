@@ -161,12 +161,12 @@ class _Reader:
             return ""
         seen.add(name)
         included = {
-            normalize_name(str(each["include-group"])) for each in entries if _includes(each)
+            normalize_name(str(entry["include-group"])) for entry in entries if _includes(entry)
         }
-        return self._lines(each for each in entries if not _includes(each)) + "".join(
-            self._read_group(each, seen)
-            for each in self._groups
-            if normalize_name(each) in included
+        return self._lines(entry for entry in entries if not _includes(entry)) + "".join(
+            self._read_group(group, seen)
+            for group in self._groups
+            if normalize_name(group) in included
         )
 
     def _expand(self, extra: str, extras: Mapping[str, str], seen: set[str]) -> str:
@@ -189,8 +189,8 @@ class _Reader:
 
     def _lines(self, requirements: Any) -> str:
         lines: list[str] = []
-        for each in requirements if isinstance(requirements, Iterable) else ():
-            text = str(each)
+        for requirement in requirements if isinstance(requirements, Iterable) else ():
+            text = str(requirement)
             name = _NAME.match(text)
             read = list(read_requirements(text))
             if not read or (name and normalize_name(name[1]) in self._elsewhere):

@@ -146,20 +146,20 @@ def install_settings(fix: Fix, root: Path, sources: Collection[Path] = ()) -> li
     """From how the project says that the file is installed, with one setting for each group of
     files, to how it may be installed alone. `sources` are not installed."""
     # The last resort is the Python of the worker: the project's may be too old for the resolver.
-    pythons = [each for each in (supported_pythons(root, fix.manifest), ("",)) if each]
+    pythons = [versions for versions in (supported_pythons(root, fix.manifest), ("",)) if versions]
     named = [
         [name for name in group if name != fix.manifest and root / name not in sources]
         for group in fix.installed_together[:_MAX_GROUPS]
     ]
     # Extras and dependency groups of a project need not fit together with all that is installed.
     without_projects = [[name for name in group if not _is_project(name)] for group in named]
-    variants = [each for each in (named, without_projects) if any(each)]
+    variants = [variant for variant in (named, without_projects) if any(variant)]
     together = [
-        [Setting(each, *_read_group(group, fix, root)) for group in variant]
+        [Setting(python, *_read_group(group, fix, root)) for group in variant]
         for variant in (variants[:1] if variants[:1] == variants[1:] else variants)
-        for each in pythons
+        for python in pythons
     ]
-    return [*together, *([Setting(each)] for each in pythons)]
+    return [*together, *([Setting(python)] for python in pythons)]
 
 
 def _read_group(group: Sequence[str], fix: Fix, root: Path) -> tuple[Others, Others]:
@@ -180,9 +180,12 @@ def _read_group(group: Sequence[str], fix: Fix, root: Path) -> tuple[Others, Oth
                 continue
             edited = _allow_in_other_file(name, text, fix)
             if _is_project(name):
-                text, edited = (read_static(path, root, each) for each in (text, edited))
+                text, edited = (read_static(path, root, content) for content in (text, edited))
             before[_is_constraints(name)].append(text)
             # Other files that have the package at a vulnerable version have fixes of their own.
             after[_is_constraints(name)].append(without_pin(edited, fix.package))
-    joined = [Others("\n".join(each[False]), "\n".join(each[True])) for each in (before, after)]
+    joined = [
+        Others("\n".join(requirements[False]), "\n".join(requirements[True]))
+        for requirements in (before, after)
+    ]
     return joined[0], joined[1]

@@ -56,7 +56,7 @@ def _from_ranges(directory: Path) -> tuple[str, ...]:
         ),
     ]
     for specifier in filter(None, specifiers):
-        if versions := tuple(each for each in MINORS if allows(specifier, f"{each}.99")):
+        if versions := tuple(minor for minor in MINORS if allows(specifier, f"{minor}.99")):
             return versions
     return ()
 

@@ -51,8 +51,10 @@ class Export:
 def find_export(path: Path, text: str, root: Path) -> Export | None:
     """None if uv did not export the file, or if the repository does not have the lock file."""
     command = _COMMAND.search(text)
-    directories = (each for each in path.parents if each.is_relative_to(root))
-    locks = (each / "uv.lock" for each in directories if (each / "uv.lock").is_file())
+    directories = (parent for parent in path.parents if parent.is_relative_to(root))
+    locks = (
+        directory / "uv.lock" for directory in directories if (directory / "uv.lock").is_file()
+    )
     lock = next(locks, None) if command else None
     if command is None or lock is None:
         return None

@@ -82,7 +82,7 @@ def member_pyprojects(lock_path: Path) -> list[Path]:
 
 def _members(lock: str) -> list[str]:
     directories = map(project_directory, read_packages(lock_blocks.read_lock(lock)))
-    return sorted({".", *(each or "." for each in directories if each is not None)})
+    return sorted({".", *(directory or "." for directory in directories if directory is not None)})
 
 
 def _add_override(project: Path, edits: dict[Path, str], fix: Fix) -> dict[Path, str]:
@@ -206,7 +206,10 @@ def _relevant_fields(table: Table) -> Table:
 
 
 def _without_markers(dependencies: list[Table]) -> list[Table]:
-    return [{key: value for key, value in each.items() if key != "marker"} for each in dependencies]
+    return [
+        {key: value for key, value in dependency.items() if key != "marker"}
+        for dependency in dependencies
+    ]
 
 
 def _relevant_head(head: str) -> Table:

@@ -31,19 +31,19 @@ def complete(manifests: Mapping[str, ParsedManifest]) -> Mapping[str, ParsedMani
         for path in sorted(manifests)
         if manifests[path].ecosystem == _ECOSYSTEM
     }
-    for path, each in cargo_files.items():
+    for path, file in cargo_files.items():
         directory = posixpath.dirname(path)
-        if WORKSPACE in each.notes:
-            workspaces[directory] = each.notes
-        if each.project:
-            crates.setdefault(each.project, {})[directory] = None
+        if WORKSPACE in file.notes:
+            workspaces[directory] = file.notes
+        if file.project:
+            crates.setdefault(file.project, {})[directory] = None
     completed = {
-        path: _with_roots(each, posixpath.dirname(path), crates)
-        if each.packages
-        else _with_inherited(each, _nearest(workspaces, posixpath.dirname(path)))
-        for path, each in cargo_files.items()
+        path: _with_roots(file, posixpath.dirname(path), crates)
+        if file.packages
+        else _with_inherited(file, _nearest(workspaces, posixpath.dirname(path)))
+        for path, file in cargo_files.items()
     }
-    return {path: completed.get(path, each) for path, each in manifests.items()}
+    return {path: completed.get(path, manifest) for path, manifest in manifests.items()}
 
 
 def exact_version(specifier: str) -> str | None:
@@ -59,13 +59,17 @@ def _nearest(workspaces: Mapping[str, dict[str, str]], directory: str) -> dict[s
 
 def _with_inherited(manifest: ParsedManifest, shared: Mapping[str, str]) -> ParsedManifest:
     requirements = []
-    for each in manifest.requirements:
-        if each.specifier != INHERITED:
-            requirements.append(each)
+    for requirement in manifest.requirements:
+        if requirement.specifier != INHERITED:
+            requirements.append(requirement)
             continue
-        name, _, specifier = shared.get(SHARED + each.name, f"{each.name} ").partition(" ")
+        name, _, specifier = shared.get(
+            SHARED + requirement.name, f"{requirement.name} "
+        ).partition(" ")
         if name:
-            requirements.append(Requirement(name, specifier, exact_version(specifier), each.scope))
+            requirements.append(
+                Requirement(name, specifier, exact_version(specifier), requirement.scope)
+            )
     return manifest._replace(requirements=tuple(requirements))
 
 

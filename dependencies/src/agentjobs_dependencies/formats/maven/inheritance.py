@@ -61,7 +61,7 @@ def complete(
         remaining -= len(accepted)
         inherited = repository.published_requirements(path)
         is_resolved = True
-        for written, source in [*((each, path) for each in accepted), *inherited]:
+        for written, source in [*((requirement, path) for requirement in accepted), *inherited]:
             completed, where = repository.complete_requirement(path, written)
             if source != path:
                 managed_by = completed.managed_by or parse_coordinate(source)
@@ -142,7 +142,11 @@ class PomTree:
         lineage = self._lineage(path)
         if len(lineage) < 2 or not parse_coordinate(lineage[1]):
             return []
-        return [(each, source) for source in lineage[1:] for each in self._pom(source).requirements]
+        return [
+            (requirement, source)
+            for source in lineage[1:]
+            for requirement in self._pom(source).requirements
+        ]
 
     def complete_requirement(self, path: str, written: Requirement) -> tuple[Requirement, str]:
         """The requirement with its version, and the pom whose <dependency> sets the version."""

@@ -40,7 +40,7 @@ class Element:
 
     def find_all(self, name: str) -> "Iterator[Element]":
         """The complete elements with this name at any depth, in the order of the file."""
-        return (each for each in self.walk() if each.name == name and each.is_complete)
+        return (element for element in self.walk() if element.name == name and element.is_complete)
 
     def walk(self) -> "Iterator[Element]":
         yield self

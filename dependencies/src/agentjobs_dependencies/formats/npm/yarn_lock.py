@@ -119,7 +119,7 @@ def read_yarn_lock(content: bytes) -> ParsedManifest:
 
 def _read_entry(match: re.Match[str]) -> YarnEntry:
     header, body = match["long"] or match["header"], match["body"]
-    descriptors = tuple(split_plain(each) for each in header.replace('"', "").split(", "))
+    descriptors = tuple(split_plain(part) for part in header.replace('"', "").split(", "))
     version, resolution = _VERSION.search(body), _RESOLUTION.search(body)
     name, spec = descriptors[0]
     if resolution is not None:

@@ -20,11 +20,11 @@ async def check_processes(settings: "Settings", db: "Database") -> list[Finding]
     )
 
     processes, now = await list_processes(db), await db.clock_ms()
-    alive = [each for each in processes if each.heartbeat_at > now - SILENT_MS]
-    findings = [_describe(each, now - each.heartbeat_at) for each in alive]
+    alive = [process for process in processes if process.heartbeat_at > now - SILENT_MS]
+    findings = [_describe(process, now - process.heartbeat_at) for process in alive]
     for process in processes:
         if process not in alive:
-            is_replaced = any(each.hostname == process.hostname for each in alive)
+            is_replaced = any(other.hostname == process.hostname for other in alive)
             age_ms = now - process.heartbeat_at
             findings.append(_describe_silent(process, age_ms, is_replaced=is_replaced))
     problems = configuration_problems(await running_configurations(db))

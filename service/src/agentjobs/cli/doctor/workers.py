@@ -90,15 +90,15 @@ async def _check_queue(
         Finding(
             "queue",
             "problem",
-            f"{count(each.jobs, 'job')} of {each.agent} cannot start after"
-            f" {describe_age(now - each.oldest_at)} in the queue: {each.reason}",
+            f"{count(group.jobs, 'job')} of {group.agent} cannot start after"
+            f" {describe_age(now - group.oldest_at)} in the queue: {group.reason}",
         )
-        for each in waiting
-        if each.reason is not None
+        for group in waiting
+        if group.reason is not None
     ]
     if findings:
         return findings
-    number = sum(each.jobs for each in waiting)
+    number = sum(group.jobs for group in waiting)
     text = f"{count(number, 'job')} waiting for a free slot" if number else "no job is waiting"
     return [Finding("queue", "ok", text)]
 

@@ -79,10 +79,10 @@ def waiting_reason(job: "Job") -> str | None:
 def phases(job: "Job") -> str | None:
     """Each attempt with the durations of its phases."""
     attempts: dict[int, list[str]] = {}
-    for each in job.phases:
-        end = f" ({each.interruption})" if each.interruption else ""
-        line = f"{each.phase} {duration(each.elapsed_ms)}{end}"
-        attempts.setdefault(each.attempt, []).append(line)
+    for phase in job.phases:
+        end = f" ({phase.interruption})" if phase.interruption else ""
+        line = f"{phase.phase} {duration(phase.elapsed_ms)}{end}"
+        attempts.setdefault(phase.attempt, []).append(line)
     return "; ".join(", ".join(lines) for lines in attempts.values()) or None
 
 

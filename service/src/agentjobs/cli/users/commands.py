@@ -63,12 +63,13 @@ async def list_users(
     listed = [
         (user, memberships.get(user.id, []))
         for user in await stored.list_users(admin.db)
-        if org is None or org in {each.organization for each in memberships.get(user.id, [])}
+        if org is None
+        or org in {membership.organization for membership in memberships.get(user.id, [])}
     ]
     return Table(
-        {"users": [_document(*each) for each in listed]},
+        {"users": [_document(*entry) for entry in listed]},
         ("email", "name", "organizations", "password", "provider", "last sign-in", "created"),
-        [_cells(*each) for each in listed],
+        [_cells(*entry) for entry in listed],
     )
 
 
@@ -127,7 +128,9 @@ def _warning_about_account(user: "User") -> str:
 
 def _cells(user: "User", memberships: "list[Membership]") -> list[Any]:
     document = _document(user, memberships)
-    organizations = ", ".join(f"{each.organization} ({each.role})" for each in memberships)
+    organizations = ", ".join(
+        f"{membership.organization} ({membership.role})" for membership in memberships
+    )
     sign_in_methods = (user.has_password, user.has_provider)
     times = (document["last_sign_in_at"], document["created_at"])
     return [user.email, user.name or None, organizations or None, *sign_in_methods, *times]
@@ -140,7 +143,7 @@ def _document(user: "User", memberships: "list[Membership]") -> dict[str, Any]:
         "id": user.id,
         "email": user.email,
         "name": user.name,
-        "organizations": {each.organization: each.role for each in memberships},
+        "organizations": {membership.organization: membership.role for membership in memberships},
         "has_password": user.has_password,
         "has_provider": user.has_provider,
         "is_operator": user.is_operator,

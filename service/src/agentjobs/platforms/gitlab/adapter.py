@@ -144,7 +144,7 @@ class GitLab(Adapter):
             sort="desc",
             per_page=MAX_OPEN_PULLS,
         )
-        return [self.validate(each.remote_pull) for each in merge_requests]
+        return [self.validate(request.remote_pull) for request in merge_requests]
 
     async def comments(
         self, repo: RepoAddress, number: int, cursor: CommentCursor

@@ -22,7 +22,7 @@ def preferred_type(scope: Scope, offered: Sequence[str]) -> str:
     texts = _accept_header(scope).split(",", _MAX_RANGES)[:_MAX_RANGES]
     ranges = [_parse_range(text) for text in texts]
     ranked = [(_rank(name, ranges), name) for name in offered]
-    best, name = max(ranked, key=lambda each: each[0])
+    best, name = max(ranked, key=lambda candidate: candidate[0])
     return name if best[0] > 0 else offered[0]
 
 
@@ -40,7 +40,9 @@ def _rank(offered: str, ranges: Sequence[tuple[str, float]]) -> tuple[float, int
 
 def _parse_range(text: str) -> tuple[str, float]:
     name, *parameters = (part.strip().lower() for part in text.split(";"))
-    quality = next((each[2:].strip() for each in parameters if each.startswith("q=")), "1")
+    quality = next(
+        (parameter[2:].strip() for parameter in parameters if parameter.startswith("q=")), "1"
+    )
     try:
         return name, min(max(float(quality), 0.0), 1.0)
     except ValueError:

@@ -43,12 +43,12 @@ async def run_while_connected(
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        reason, watcher = next(each for each in watchers.items() if each[1].done())
+        reason, watcher = next(watcher for watcher in watchers.items() if watcher[1].done())
         watcher.result()
         return reason
     finally:
-        for each in waiting:
-            each.cancel()
+        for task in waiting:
+            task.cancel()
         await asyncio.wait(waiting)
 
 

@@ -53,7 +53,7 @@ def add_deprecation(
         used = _find_used(call.scope, operation, parameters)
         exchange: Exchange | None = call.scope.get(EXCHANGE)
         if used and exchange is not None:
-            exchange.headers = _headers(min(used, key=lambda each: each.sunset), link)
+            exchange.headers = _headers(min(used, key=lambda deprecation: deprecation.sunset), link)
         return await handler(call)
 
     return announce
@@ -64,7 +64,7 @@ def _find_used(
 ) -> list[Deprecation]:
     pairs = scope["query_string"].decode("latin-1").split("&")
     names = {unquote_plus(pair.partition("=")[0]) for pair in pairs}
-    used = [each for name, each in parameters.items() if name in names]
+    used = [parameter for name, parameter in parameters.items() if name in names]
     return used if operation is None else [operation, *used]
 
 

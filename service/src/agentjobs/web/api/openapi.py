@@ -73,7 +73,7 @@ def build_document(operations: Iterable[Operation], *, base: str) -> dict[str, A
 
 
 def _tags(operations: Iterable[Operation]) -> list[dict[str, str]]:
-    used = dict.fromkeys(each.tag for each in operations)
+    used = dict.fromkeys(operation.tag for operation in operations)
     tags = [{"name": tag, "description": TAG_DESCRIPTIONS[tag]} for tag in used]
     return [*tags, {"name": TAG, "description": TAG_DESCRIPTION}]
 
@@ -166,7 +166,7 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     if schema.get("default") in (None, [], {}):
         schema.pop("default", None)
     options = schema.pop("anyOf", [])
-    schema = {**next((each for each in options if each != _NULL), {}), **schema}
+    schema = {**next((option for option in options if option != _NULL), {}), **schema}
     if "items" in schema:
         schema["items"] = _without_null(schema["items"])
     return {"type": "string", **schema} if "enum" in schema else schema

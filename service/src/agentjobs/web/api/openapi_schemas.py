@@ -37,13 +37,16 @@ def reference_to(type_: type) -> dict[str, str]:
 
 
 def build_schemas(operations: Iterable[Operation]) -> dict[str, Any]:
-    requests = _schemas(each.request for each in operations)
+    requests = _schemas(operation.request for operation in operations)
     # A newer service may send values that this document does not know.
     responses = _allow_unknown_values(
-        _schemas([*(each.response.type for each in operations), Payload, ErrorBody], is_sent=True)
+        _schemas(
+            [*(operation.response.type for operation in operations), Payload, ErrorBody],
+            is_sent=True,
+        )
     )
     components = {**requests, **responses}
-    sent = [each.response.type for each in operations if each.response.type]
+    sent = [operation.response.type for operation in operations if operation.response.type]
     for name in {_public_name(type_.__name__) for type_ in sent}:
         components[name]["properties"].setdefault("warnings", _WARNINGS)
     # Generated clients would otherwise drop the keys that only the agent knows.
@@ -59,16 +62,16 @@ def _public_name(name: str) -> str:
 
 def _schemas(types: Iterable[Any], *, is_sent: bool = False) -> dict[str, Any]:
     """A field with a default is optional in a request, but always part of a response."""
-    named = dict.fromkeys(each for each in types if each is not None)
+    named = dict.fromkeys(kind for kind in types if kind is not None)
     _, components = msgspec.json.schema_components(named, ref_template=_REFERENCE + "{name}")
     return {
         _public_name(name): {
             "type": "object",
-            "properties": {key: _simplify(each) for key, each in schema["properties"].items()},
+            "properties": {key: _simplify(value) for key, value in schema["properties"].items()},
             "required": [
                 key
-                for key, each in schema["properties"].items()
-                if key in schema["required"] or (is_sent and "default" in each)
+                for key, value in schema["properties"].items()
+                if key in schema["required"] or (is_sent and "default" in value)
             ],
         }
         for name, schema in components.items()
@@ -95,7 +98,7 @@ def _simplify(schema: dict[str, Any]) -> dict[str, Any]:
 def _allow_unknown_values(schema: Any) -> Any:
     """A schema with its enumerations as extensible lists."""
     if isinstance(schema, list):
-        return [_allow_unknown_values(each) for each in schema]
+        return [_allow_unknown_values(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     opened = {key: _allow_unknown_values(value) for key, value in schema.items()}

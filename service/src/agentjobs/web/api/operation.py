@@ -156,7 +156,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
         scope = ("insufficient_scope",) if self.method == "POST" else ()
         body = ("payload_too_large", "request_timeout", "invalid_json") if self.request else ()
         values = ("validation_failed",) if self.request or self.query else ()
-        missing = (each.not_found for each in self.all_parameters if each.not_found)
+        missing = (parameter.not_found for parameter in self.all_parameters if parameter.not_found)
         return (*scope, *body, *values, *missing, *self.errors)
 
     @property

@@ -200,11 +200,13 @@ OPERATIONS: tuple[Operation, ...] = (
 def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) -> list[Route]:
     """One route per path, in the order in which they are tried: the most frequent one first."""
     paths: dict[str, dict[str, Method]] = {}
-    for each in operations:
-        link = f"{context.settings.public_path}{BASE}/docs#{each.id}"
-        handler = add_deprecation(each.handler, link, each.deprecation, each.deprecated_parameters)
-        method = Method(handler, each.scope, each.query, each.request)
-        paths.setdefault(each.route_path, {})[each.method] = method
+    for operation in operations:
+        link = f"{context.settings.public_path}{BASE}/docs#{operation.id}"
+        handler = add_deprecation(
+            operation.handler, link, operation.deprecation, operation.deprecated_parameters
+        )
+        method = Method(handler, operation.scope, operation.query, operation.request)
+        paths.setdefault(operation.route_path, {})[operation.method] = method
     return [
         Route(BASE + path, Endpoint(context, context.rate_limiter, methods))
         for path, methods in sorted(paths.items(), key=lambda item: item[0] != _TRIED_FIRST)

@@ -118,7 +118,7 @@ async def list_all(call: Call) -> Response:
     if query.job_id is not None:
         pull = await pull_of_job(db, organization, query.job_id)
         listed = [pull] if pull and _matches(pull, query.state, full_name) else []
-        return Reply(200, PullList([_view(call, each) for each in listed], None))
+        return Reply(200, PullList([_view(call, entry) for entry in listed], None))
     pulls = await list_pulls(
         db,
         organization,

@@ -86,7 +86,7 @@ def _values(parameters: Mapping[str, Sequence[str]], type_: type) -> dict[str, A
 def _value(texts: Sequence[str], kind: inspect.Type) -> Any:
     text = texts[0]
     if isinstance(kind, inspect.ListType):
-        return list(dict.fromkeys(part for each in texts for part in each.split(",")))
+        return list(dict.fromkeys(part for text in texts for part in text.split(",")))
     if isinstance(kind, inspect.IntType) and _WHOLE_NUMBER.fullmatch(text):
         return int(text)
     if isinstance(kind, inspect.BoolType):

@@ -125,10 +125,13 @@ def _check_period(from_ms: int, to_ms: int) -> None:
 
 def _groups(sums: list[Sums], group_by: GroupBy) -> list[UsageGroup]:
     if group_by == "day":
-        by_day = sorted((int(each.key or 0), each) for each in sums)
-        return [UsageGroup(key=iso_utc(day * DAY_MS)[:10], **_fields(each)) for day, each in by_day]
+        by_day = sorted((int(group.key or 0), group) for group in sums)
+        return [
+            UsageGroup(key=iso_utc(day * DAY_MS)[:10], **_fields(group)) for day, group in by_day
+        ]
     return [
-        UsageGroup(key=OTHER if each.key is None else each.key, **_fields(each)) for each in sums
+        UsageGroup(key=OTHER if group.key is None else group.key, **_fields(group))
+        for group in sums
     ]
 
 

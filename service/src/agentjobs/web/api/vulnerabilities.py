@@ -95,9 +95,9 @@ async def list_all(call: Call) -> Response:
         limit=query.limit + 1,
         after=_CURSORS.decode(query.cursor),
     )
-    findings, next_cursor = _CURSORS.cut(findings, query.limit, lambda each: each.cursor)
+    findings, next_cursor = _CURSORS.cut(findings, query.limit, lambda finding: finding.cursor)
     return Reply(
-        200, VulnerabilityList([vulnerability_view(each) for each in findings], next_cursor)
+        200, VulnerabilityList([vulnerability_view(finding) for finding in findings], next_cursor)
     )
 
 

@@ -60,7 +60,7 @@ def _ignored_parameters(query_string: bytes, type_: type | None) -> list[str]:
     unknown = {
         name: None for name, _ in pairs if name not in names and not name.startswith(prefixes)
     }
-    known = {name: name for name in names} | {each: f"{each}KEY" for each in prefixes}
+    known = {name: name for name in names} | {prefix: f"{prefix}KEY" for prefix in prefixes}
     return _warnings(unknown, known, "query parameter")
 
 
@@ -105,12 +105,12 @@ def _misspelling_warnings(outer: str, unknown: Iterable[str], known: Iterable[st
 
 def _closest(name: str, known: Mapping[str, str]) -> str | None:
     """The known name that `name` resembles or shortens, regardless of case and of `_` and `-`."""
-    candidates = {_comparable(each): meant for each, meant in known.items()}
+    candidates = {_comparable(name): meant for name, meant in known.items()}
     wanted = _comparable(name[:_MAX_NAME_CHARACTERS])
     matches = difflib.get_close_matches(wanted, candidates, n=1, cutoff=_MIN_SIMILARITY)
     if not matches and len(wanted) >= _MIN_PREFIX:
         # Such as `repository` for `repo`, or `timeout` for `timeout_seconds`.
-        matches = [each for each in candidates if _is_prefix(each, wanted)]
+        matches = [candidate for candidate in candidates if _is_prefix(candidate, wanted)]
     return candidates[matches[0]] if matches else None
 
 

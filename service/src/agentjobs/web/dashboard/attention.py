@@ -79,7 +79,9 @@ async def _failing_endpoints(request: PageRequest) -> list[Item]:
     if not request.may("member"):
         return []
     endpoints = await list_endpoints(request.db, request.organization)
-    return [_failing_endpoint(each) for each in endpoints if each.failing_since][:_PER_KIND]
+    return [_failing_endpoint(endpoint) for endpoint in endpoints if endpoint.failing_since][
+        :_PER_KIND
+    ]
 
 
 def _failing_endpoint(endpoint: Endpoint) -> Item:

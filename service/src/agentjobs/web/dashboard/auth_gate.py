@@ -153,7 +153,9 @@ class _AuthGate:
         if name == request.organization:
             return
         memberships = await list_memberships(request.db, request.viewer.user_id)
-        membership = next((each for each in memberships if each.organization == name), None)
+        membership = next(
+            (membership for membership in memberships if membership.organization == name), None
+        )
         if membership is None or not request.viewer.session:
             raise Problem("not_found", "There is no such page in your organizations.")
         request.viewer = msgspec.structs.replace(

@@ -48,7 +48,7 @@ class _PlotSpec(msgspec.Struct, frozen=True):
     unit: Unit = "count"
 
     def series(self, buckets: Sequence[Figures]) -> tuple[PlotSeries, ...]:
-        line_values = [tuple(line.value(each) for each in buckets) for line in self.lines]
+        line_values = [tuple(line.value(bucket) for bucket in buckets) for line in self.lines]
         # A series of zeros is left empty, so that the plot shows its `empty` message.
         return tuple(
             PlotSeries(line.name, line.css_class, values if any(values) else ())
@@ -62,9 +62,9 @@ _PLOTS = (
         plots.stacked_bars,
         "No job finished in this period.",
         (
-            _Line("completed", "s-good", lambda each: each.completed),
-            _Line("failed", "s-bad", lambda each: each.failed),
-            _Line("cancelled", "s-quiet", lambda each: each.cancelled),
+            _Line("completed", "s-good", lambda bucket: bucket.completed),
+            _Line("failed", "s-bad", lambda bucket: bucket.failed),
+            _Line("cancelled", "s-quiet", lambda bucket: bucket.cancelled),
         ),
     ),
     _PlotSpec(
@@ -72,8 +72,8 @@ _PLOTS = (
         plots.lines,
         "No job finished in this period.",
         (
-            _Line("queue wait", "s-warn", lambda each: each.mean_wait_ms),
-            _Line("duration", "s-info", lambda each: each.mean_duration_ms),
+            _Line("queue wait", "s-warn", lambda bucket: bucket.mean_wait_ms),
+            _Line("duration", "s-info", lambda bucket: bucket.mean_duration_ms),
         ),
         "ms",
     ),
@@ -82,15 +82,15 @@ _PLOTS = (
         plots.stacked_bars,
         "No events were sent in this period.",
         (
-            _Line("delivered", "s-good", lambda each: each.deliveries_delivered),
-            _Line("failed", "s-bad", lambda each: each.deliveries_failed),
+            _Line("delivered", "s-good", lambda bucket: bucket.deliveries_delivered),
+            _Line("failed", "s-bad", lambda bucket: bucket.deliveries_failed),
         ),
     ),
     _PlotSpec(
         "Model cost",
         plots.bars,
         "No model cost in this period.",
-        (_Line("cost", "s-1", lambda each: each.cost_nanousd / NANOUSD_PER_USD),),
+        (_Line("cost", "s-1", lambda bucket: bucket.cost_nanousd / NANOUSD_PER_USD),),
         "usd",
     ),
 )
@@ -140,10 +140,10 @@ def _span(request: PageRequest) -> Span:
 
 def _drawings(overview: Overview, zone: tzinfo) -> list[Drawing]:
     buckets = overview.buckets
-    labels = tuple(period_label(each.starts_at, each.ends_at, zone) for each in buckets)
+    labels = tuple(period_label(bucket.starts_at, bucket.ends_at, zone) for bucket in buckets)
     return [
-        each.draw(Plot(each.title, labels, each.series(buckets), each.unit, each.empty))
-        for each in _PLOTS
+        plot.draw(Plot(plot.title, labels, plot.series(buckets), plot.unit, plot.empty))
+        for plot in _PLOTS
     ]
 
 

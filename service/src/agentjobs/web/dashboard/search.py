@@ -93,10 +93,10 @@ async def _vulnerabilities(request: PageRequest, query: str) -> list[Result]:
         request.db, request.organization_id, FindingFilter(search=query), limit=_PER_GROUP
     )
     results: dict[str, Result] = {}
-    for each in findings:
-        note = f"{each.name} in {each.repo}: {each.summary}"
-        path = f"/vulnerabilities/{each.advisory_id}"
-        results.setdefault(path, Result(path, each.advisory_id, note))
+    for finding in findings:
+        note = f"{finding.name} in {finding.repo}: {finding.summary}"
+        path = f"/vulnerabilities/{finding.advisory_id}"
+        results.setdefault(path, Result(path, finding.advisory_id, note))
     return list(results.values())
 
 

@@ -70,7 +70,7 @@ async def _serve(request: Request) -> Response:
 def static_files() -> Mapping[str, StaticFile]:
     """All files by their name, read once: an upgrade that replaces them changes nothing."""
     directory = resources.files("agentjobs.web.dashboard").joinpath("static")
-    return {each.name: _static_file(each.name) for each in directory.iterdir() if each.is_file()}
+    return {file.name: _static_file(file.name) for file in directory.iterdir() if file.is_file()}
 
 
 @cache
@@ -94,7 +94,7 @@ def _name_with_digest(name: str) -> str:
 
 def _accepts_gzip(headers: Headers) -> bool:
     codings = headers.get("accept-encoding", "").lower().replace(" ", "").split(",")
-    return any(each.partition(";")[0] == "gzip" and each != "gzip;q=0" for each in codings)
+    return any(coding.partition(";")[0] == "gzip" and coding != "gzip;q=0" for coding in codings)
 
 
 ROUTES: list[BaseRoute] = [Route(f"{_PATH}/{{name}}", _serve, methods=["GET"])]

@@ -45,6 +45,6 @@ def _name(claims: Mapping[str, Any]) -> str:
     for claim in ("name", "preferred_username"):
         name = claims.get(claim)
         if isinstance(name, str) and name.strip():
-            printable = "".join(each for each in name if each.isprintable())
+            printable = "".join(character for character in name if character.isprintable())
             return printable.strip()[:_MAX_NAME_CHARACTERS]
     return ""

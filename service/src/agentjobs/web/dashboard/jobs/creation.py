@@ -120,7 +120,7 @@ def _build_request(form: Form, faults: list[Fault]) -> dict[str, Any]:
     if form.raw("prompt").strip():
         override["prompt"] = form.raw("prompt")
     if reviewers := form.text("reviewers"):
-        override["reviewers"] = [each.strip() for each in reviewers.split(",") if each.strip()]
+        override["reviewers"] = [part.strip() for part in reviewers.split(",") if part.strip()]
     if (seconds := read("timeout_seconds", _parse_whole_number)) is not None:
         override["timeout_seconds"] = seconds
     if (cost := read("max_cost_usd", _parse_amount)) is not None:

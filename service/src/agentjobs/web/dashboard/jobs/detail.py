@@ -176,8 +176,8 @@ async def _no_follow_up_reason(
 
 def _is_settled(values: dict[str, Any]) -> bool:
     """Whether nothing will change again. Deliveries continue after the job has finished."""
-    deliveries = (each for line in values["events"] for each in line.deliveries)
-    return values["is_final"] and all(each.status != "pending" for each in deliveries)
+    deliveries = (delivery for line in values["events"] for delivery in line.deliveries)
+    return values["is_final"] and all(delivery.status != "pending" for delivery in deliveries)
 
 
 ROUTES: Routes = [

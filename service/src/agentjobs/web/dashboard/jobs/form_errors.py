@@ -52,11 +52,11 @@ def for_page(problem: Problem, labels: Mapping[str, str] = LABELS) -> Problem:
         return problem
     details: list[LabeledFault] = [
         {
-            "field": _label(each["field"], labels),
-            "message": each["message"],
-            "name": _form_field(each["field"]),
+            "field": _label(detail["field"], labels),
+            "message": detail["message"],
+            "name": _form_field(detail["field"]),
         }
-        for each in problem.details
+        for detail in problem.details
     ]
     return Problem(problem.code, _NOT_CREATED, details=details)
 
@@ -70,8 +70,8 @@ def by_field(problem: Problem | None) -> dict[str, str]:
         field, message = _MESSAGES[problem.code]
         errors[field] = message
     elif isinstance(problem.details, list):
-        for each in problem.details:
-            errors[each["name"]] = f"{each['field']} {each['message']}"
+        for detail in problem.details:
+            errors[detail["name"]] = f"{detail['field']} {detail['message']}"
     return errors
 
 

@@ -78,7 +78,7 @@ def _filter(filters: dict[str, str], zone: tzinfo) -> JobFilter:
     """Raises Problem for an invalid date or label."""
     since, until = between_days(filters["since"], filters["until"], zone)
     return JobFilter(
-        status=next((each for each in STATUSES if each == filters["status"]), None),
+        status=next((status for status in STATUSES if status == filters["status"]), None),
         repo=filters["repo"] or None,
         agent=filters["agent"] or None,
         ticket=filters["ticket"] or None,

@@ -117,7 +117,7 @@ async def stream(request: PageRequest) -> Response:
 
 
 def _count(totals: Mapping[StepKind, StepTotal], kind: StepKind | None) -> int:
-    return sum(total.steps for each, total in totals.items() if kind in (None, each))
+    return sum(total.steps for name, total in totals.items() if kind in (None, name))
 
 
 ROUTES: Routes = [PageRoute("GET", "/jobs/{job_id}/steps/stream", "viewer", stream)]

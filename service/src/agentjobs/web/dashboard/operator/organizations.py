@@ -158,7 +158,7 @@ def _read_query(request: PageRequest) -> _Query:
     order = request.query_param("order")
     return _Query(
         request.query_param("q")[:_MAX_QUERY_LENGTH],
-        next((each for each in _ORDERS if each == order), "name"),
+        next((known for known in _ORDERS if known == order), "name"),
         request.page_number() or 1,
     )
 

@@ -67,9 +67,11 @@ async def resume_all(request: PageRequest) -> Response:
 
 async def _state(request: PageRequest) -> dict[str, Any]:
     db, settings = request.db, request.settings
-    odd = {each.id for each in odd_configurations(await running_configurations(db))}
+    odd = {
+        configuration.id for configuration in odd_configurations(await running_configurations(db))
+    }
     now = await db.clock_ms()
-    processes = [_process(each, now, odd) for each in await list_processes(db)]
+    processes = [_process(process, now, odd) for process in await list_processes(db)]
     workers = [
         _Process(
             **_shared_fields(worker),

@@ -89,13 +89,13 @@ def _normalize(plot: Plot) -> Plot:
     width = len(plot.labels)
     series = tuple(
         PlotSeries(
-            visible(each.name),
-            each.css_class,
+            visible(line.name),
+            line.css_class,
             tuple(
-                map(_normalize_value, (*each.values[:width], *[None] * (width - len(each.values))))
+                map(_normalize_value, (*line.values[:width], *[None] * (width - len(line.values))))
             ),
         )
-        for each in plot.series
+        for line in plot.series
     )
     labels = tuple(map(visible, plot.labels))
     return Plot(visible(plot.title), labels, series, plot.unit, plot.empty)

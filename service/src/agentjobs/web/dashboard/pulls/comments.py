@@ -62,7 +62,7 @@ async def reply(request: PageRequest) -> Response:
     except Problem as problem:
         return await conversation_page(request, pull, problem, replies={beginning: body})
     every = await list_comments(request.db, pull)
-    thread = [each for each in every if added.reply_to in (each.id, each.reply_to)]
+    thread = [other for other in every if added.reply_to in (other.id, other.reply_to)]
     return await _added(request, pull, thread, _back(request, pull))
 
 
@@ -79,7 +79,7 @@ async def follow_up(request: PageRequest) -> Response:
     """One for several comments."""
     pull = await find_local_pull(request)
     chosen = set(request.form.all("comment"))
-    comments = [each for each in await list_comments(request.db, pull) if each.id in chosen]
+    comments = [listed for listed in await list_comments(request.db, pull) if listed.id in chosen]
     job_id = await ask_agent(request.context.jobs, request.viewer.caller, pull, comments)
     return request.redirect(f"/jobs/{job_id}", banner="Started a follow-up for the comments.")
 

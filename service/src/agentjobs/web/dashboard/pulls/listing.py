@@ -40,12 +40,15 @@ async def show(request: PageRequest) -> Response:
     return await request.render(
         "pulls/list.html",
         **await _rows(request),
-        states=[(each, _address(request, {**filters, "state": each})) for each in _STATES],
+        states=[(state, _address(request, {**filters, "state": state})) for state in _STATES],
         all_states=_address(request, {**filters, "state": ""}),
         repo_choice=repo_choice,
         author_options=[
             ("", "anyone"),
-            *((each.id, "CVE fixes" if each.id == SERVICE_ID else each.name) for each in authors),
+            *(
+                (author.id, "CVE fixes" if author.id == SERVICE_ID else author.name)
+                for author in authors
+            ),
         ],
         agent_options=[("", "any"), *((agent, agent) for agent in agents)],
     )

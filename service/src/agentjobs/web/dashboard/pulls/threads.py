@@ -85,8 +85,10 @@ async def load_conversation(
 async def load_threads_of_file(request: PageRequest, pull: Pull, path: str) -> list[Thread]:
     """Renders no comments of other files: a page may fetch many files one by one."""
     every = await list_comments(request.db, pull)
-    roots = {each.id for each in every if each.place is not None and each.place.path == path}
-    comments = _newest([each for each in every if (each.reply_to or each.id) in roots])
+    roots = {
+        comment.id for comment in every if comment.place is not None and comment.place.path == path
+    }
+    comments = _newest([comment for comment in every if (comment.reply_to or comment.id) in roots])
     if not comments:
         return []
     comparison = await load_comparison(request, pull)

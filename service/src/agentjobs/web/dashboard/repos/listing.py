@@ -59,7 +59,9 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
     def address(self, path: str, **changes: Any) -> str:
         fields = {**msgspec.structs.asdict(self), **changes}
         defaults = msgspec.structs.asdict(_Query())
-        query = urlencode({name: each for name, each in fields.items() if each != defaults[name]})
+        query = urlencode(
+            {name: field for name, field in fields.items() if field != defaults[name]}
+        )
         return f"{path}?{query}" if query else path
 
 
@@ -128,8 +130,8 @@ def _read_query(request: PageRequest) -> _Query:
     return _Query(
         q=request.query_param("q")[:_MAX_CHARACTERS],
         platform=platform if platform in PLATFORM_NAMES else "",
-        state=next((each for each in get_args(State) if each == state), None),
-        order=next((each for each in get_args(Order) if each == order), "active"),
+        state=next((arg for arg in get_args(State) if arg == state), None),
+        order=next((arg for arg in get_args(Order) if arg == order), "active"),
         page=request.page_number() or 1,
     )
 

@@ -46,7 +46,7 @@ async def show_list(request: PageRequest) -> Response:
         "settings/delivery_log.html",
         **rows,
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
-        endpoint_options=[("", "any"), *((each.id, each.url) for each in endpoints)],
+        endpoint_options=[("", "any"), *((endpoint.id, endpoint.url) for endpoint in endpoints)],
         day_options=[("", "any"), *_SPANS.items()],
         spans=_SPANS,
         filters=filters,
@@ -160,7 +160,7 @@ def _filters(request: PageRequest) -> dict[str, str]:
 
 
 def _filter(request: PageRequest) -> DeliveryFilter:
-    status = next((each for each in STATUSES if each == request.query_param("status")), None)
+    status = next((known for known in STATUSES if known == request.query_param("status")), None)
     days = request.query_param("days")
     return DeliveryFilter(
         status=status,

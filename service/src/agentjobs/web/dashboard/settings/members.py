@@ -76,7 +76,7 @@ async def show(request: PageRequest, problem: Problem | None = None, **values: A
     shown: dict[str, Any] = {"invited": None, "reset": None, "link": "", **values}
     members = await list_members(request.db, request.organization_id)
     query = request.query_param("q")
-    matching = [each for each in members if _matches(each, query)]
+    matching = [member for member in members if _matches(member, query)]
     return await request.render(
         "settings/members.html",
         problem=problem,

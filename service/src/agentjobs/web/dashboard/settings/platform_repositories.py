@@ -68,11 +68,13 @@ def _names(request: PageRequest) -> list[str]:
 def _results(results: list[ConnectResult], *, is_all: bool) -> _Results:
     """When connecting all repositories, those already connected are not errors."""
     not_connected = [
-        (each.full_name, each.problem.message)
-        for each in results
-        if each.problem is not None and not (is_all and each.problem.code == "repo_connected")
+        (result.full_name, result.problem.message)
+        for result in results
+        if result.problem is not None and not (is_all and result.problem.code == "repo_connected")
     ]
-    return _Results([each.full_name for each in results if each.problem is None], not_connected)
+    return _Results(
+        [result.full_name for result in results if result.problem is None], not_connected
+    )
 
 
 async def show(
@@ -101,7 +103,9 @@ async def show(
         repositories=matches[:_MAX_SHOWN],
         total=len(available),
         match_count=len(matches),
-        connectable=sum(not each.connected_as and not each.problem for each in available),
+        connectable=sum(
+            not repository.connected_as and not repository.problem for repository in available
+        ),
         is_listed=listing_problem is None,
         results=results,
         names=request.form.raw("names") if problem else "",

@@ -74,9 +74,9 @@ async def _page(
         is_known=name in known,
         lines=[_Line(secret, agents_by_secret.get(secret.name, [])) for secret in secrets],
         needed=[
-            _Needed(each, agents)
-            for each, agents in sorted(agents_by_secret.items())
-            if each not in known and _is_any_allowed(request, agents)
+            _Needed(name, agents)
+            for name, agents in sorted(agents_by_secret.items())
+            if name not in known and _is_any_allowed(request, agents)
         ],
     )
 

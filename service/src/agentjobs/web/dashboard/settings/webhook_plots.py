@@ -31,14 +31,14 @@ async def load_plots(request: PageRequest, endpoint: Endpoint) -> dict[str, Any]
 
 def _draw(record: EndpointRecord, zone: tzinfo) -> list[Drawing]:
     buckets = record.buckets
-    labels = tuple(period_label(each.starts_at, each.ends_at, zone) for each in buckets)
+    labels = tuple(period_label(bucket.starts_at, bucket.ends_at, zone) for bucket in buckets)
     results = (
-        _series("delivered", "s-good", [each.delivered for each in buckets]),
-        _series("failed", "s-bad", [each.failed for each in buckets]),
+        _series("delivered", "s-good", [bucket.delivered for bucket in buckets]),
+        _series("failed", "s-bad", [bucket.failed for bucket in buckets]),
     )
     durations = (
-        _series("median", "s-info", [each.median_ms for each in buckets]),
-        _series("95th percentile", "s-warn", [each.p95_ms for each in buckets]),
+        _series("median", "s-info", [bucket.median_ms for bucket in buckets]),
+        _series("95th percentile", "s-warn", [bucket.p95_ms for bucket in buckets]),
     )
     empty = "Nothing was sent in this period."
     return [

@@ -39,14 +39,14 @@ async def show(request: PageRequest) -> Response:
     values = {name: request.query_param(name)[:2_000] for name in _FIELDS}
     only = values["advisory"]
     findings = await _findings(request)
-    is_chosen = any(each.advisory_id == only for each in findings)
+    is_chosen = any(finding.advisory_id == only for finding in findings)
     return await _page(request, findings, values, chosen={only} if is_chosen else None)
 
 
 async def dismiss(request: PageRequest) -> Response:
     findings = await _findings(request)
     form = request.form
-    known = {each.advisory_id for each in findings}
+    known = {finding.advisory_id for finding in findings}
     chosen = known & set(form.all("chosen")) if len(known) <= _MAX_CHOICES else known
     try:
         if not chosen:
@@ -71,9 +71,9 @@ async def reopen_package(request: PageRequest) -> Response:
     findings = await _findings(request)
     only = request.form.text("advisory")
     decided = {
-        each.advisory_id
-        for each in findings
-        if each.decision is not None and only in ("", each.advisory_id)
+        finding.advisory_id
+        for finding in findings
+        if finding.decision is not None and only in ("", finding.advisory_id)
     }
     if not decided:
         return request.redirect(_page_before(request), banner="It is already open.", tone="warn")
@@ -115,9 +115,9 @@ async def _page(
     problem: Problem | None = None,
 ) -> Response:
     """All open advisories are chosen, if None."""
-    advisories = list({each.advisory_id: each for each in findings[::-1]}.values())[::-1]
+    advisories = list({finding.advisory_id: finding for finding in findings[::-1]}.values())[::-1]
     if chosen is None:
-        chosen = {each.advisory_id for each in advisories if each.decision is None}
+        chosen = {advisory.advisory_id for advisory in advisories if advisory.decision is None}
     return await request.render(
         "vulnerabilities/dismiss.html",
         problem=problem,
@@ -125,7 +125,7 @@ async def _page(
         package=findings[0],
         advisories=advisories if len(advisories) <= _MAX_CHOICES else [],
         advisory_count=len(advisories),
-        chosen=chosen or {each.advisory_id for each in advisories},
+        chosen=chosen or {advisory.advisory_id for advisory in advisories},
         values=values,
         reason_options=[(name, name.replace("_", " ").capitalize()) for name in REASONS],
         period_options=[(value, label.capitalize()) for value, label in _PERIODS.items()],

@@ -106,7 +106,7 @@ async def _findings(request: PageRequest, name: str, names: frozenset[str]) -> l
         limit=2 * _MAX_FINDINGS,
     )
     # The search also matches longer ids with the same prefix.
-    return [each for each in findings if names & {each.advisory_id, *each.aliases}]
+    return [finding for finding in findings if names & {finding.advisory_id, *finding.aliases}]
 
 
 def _vulnerability_view(vulnerability: Vulnerability) -> _AdvisoryView:
@@ -127,10 +127,12 @@ def _vulnerability_view(vulnerability: Vulnerability) -> _AdvisoryView:
         omitted_packages=vulnerability.omitted_packages,
         details=markdown.render(text.details) if text.details else Markup(""),
         references=tuple(
-            (REFERENCE_LABELS[kind], tuple(each.url for each in same))
-            for kind, same in groupby(text.references, lambda each: each.kind)
+            (REFERENCE_LABELS[kind], tuple(reference.url for reference in same))
+            for kind, same in groupby(text.references, lambda reference: reference.kind)
         ),
-        weaknesses=tuple((each, _WEAKNESS_URL.format(each[4:])) for each in text.weaknesses),
+        weaknesses=tuple(
+            (weakness, _WEAKNESS_URL.format(weakness[4:])) for weakness in text.weaknesses
+        ),
         is_described=vulnerability.text is not None,
     )
 

@@ -51,45 +51,47 @@ class PackageLine(msgspec.Struct, frozen=True):
 
     @property
     def versions(self) -> list[str]:
-        return _unique([each.finding.version for each in self.lines])
+        return _unique([line.finding.version for line in self.lines])
 
     @property
     def manifests(self) -> list[str]:
-        return _unique([each.finding.manifest for each in self.lines])
+        return _unique([line.finding.manifest for line in self.lines])
 
     @property
     def fix_versions(self) -> list[str]:
-        return _unique([each.finding.fix_version or "" for each in self.lines])
+        return _unique([line.finding.fix_version or "" for line in self.lines])
 
     @property
     def advisories(self) -> list[FindingView]:
         """One finding of each vulnerability, worst first."""
-        return list({each.advisory_id: each for each in self.package.findings[::-1]}.values())[::-1]
+        return list(
+            {finding.advisory_id: finding for finding in self.package.findings[::-1]}.values()
+        )[::-1]
 
     @property
     def jobs(self) -> list[TriggeredJob]:
-        return list({each.job.job_id: each.job for each in self.lines if each.job}.values())
+        return list({line.job.job_id: line.job for line in self.lines if line.job}.values())
 
     @property
     def pulls(self) -> list[ProposingPull]:
-        return list({each.pull.url: each.pull for each in self.lines if each.pull}.values())
+        return list({line.pull.url: line.pull for line in self.lines if line.pull}.values())
 
     @property
     def decisions(self) -> list[Decision]:
-        decisions = [each.decision for each in self.package.findings]
-        return list(dict.fromkeys(each for each in decisions if each is not None))
+        decisions = [finding.decision for finding in self.package.findings]
+        return list(dict.fromkeys(decision for decision in decisions if decision is not None))
 
     @property
     def is_open(self) -> bool:
-        return any(each.decision is None for each in self.package.findings)
+        return any(finding.decision is None for finding in self.package.findings)
 
     @property
     def is_fixable(self) -> bool:
-        return any(each.is_fixable for each in self.lines)
+        return any(line.is_fixable for line in self.lines)
 
     @property
     def is_waiting(self) -> bool:
-        return any(each.is_waiting for each in self.lines)
+        return any(line.is_waiting for line in self.lines)
 
 
 def live_topics(request: PageRequest) -> tuple[str, ...]:
@@ -100,7 +102,7 @@ def live_topics(request: PageRequest) -> tuple[str, ...]:
 async def load_lines(request: PageRequest, findings: Sequence[FindingView]) -> list[Line]:
     jobs = await jobs_for_findings(request.db, findings)
     pulls = await pulls_for_findings(request.db, findings)
-    return [Line(each, jobs.get(each.id), pulls.get(each.id)) for each in findings]
+    return [Line(finding, jobs.get(finding.id), pulls.get(finding.id)) for finding in findings]
 
 
 async def load_package_lines(
