@@ -58,7 +58,7 @@ class Layout:
                 yield LockCoverage(path, {at: paths for at, paths in covered.items() if paths})
 
     def siblings(self) -> dict[str, set[str]]:
-        """For each manifest of a workspace, the names of the workspace's projects."""
+        """Returns the names of the workspace's projects for each of its manifests."""
         names: dict[str, set[str]] = {}
         for workspace in self.workspaces():
             projects = {self._manifests[member].project for member in workspace} - {""}

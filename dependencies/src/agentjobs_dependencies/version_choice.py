@@ -195,7 +195,7 @@ def choose_version(
 
 
 def _with_times(published: Published | None, times: Mapping[str, int | None]) -> Published | None:
-    """With the times of versions that the registry's list does not have."""
+    """Adds the times of versions that the registry's list does not have."""
     if published is None or not times:
         return published
     return Published(

@@ -42,7 +42,7 @@ def fixed_versions(advisory: Advisory, ecosystem: str, name: str) -> tuple[str, 
 def describe_affected(
     advisory: Advisory, ecosystem: str, name: str, max_length: int | None = None
 ) -> str:
-    """As text: `< 1.26.17 or >= 2.0.0, < 2.0.6`; truncated to `max_length`."""
+    """Formats ranges as `< 1.26.17 or >= 2.0.0, < 2.0.6`, truncated to `max_length`."""
     affected = _find_affected(advisory, ecosystem, name)
     spans = [span for item in affected for span in _parse(item).spans]
     if len(spans) > 1:

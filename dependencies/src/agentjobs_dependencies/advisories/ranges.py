@@ -65,7 +65,7 @@ _KeyedEvent = tuple[Key | None, EventKind, str]
 
 
 def build_spans(ecosystem: str, ranges: Iterable[AffectedRange]) -> tuple[Span, ...]:
-    """Without unreadable ranges: one without its `fixed` would affect all later versions."""
+    """Skips unreadable ranges: one without its `fixed` would affect all later versions."""
     spans: list[Span] = []
     for version_range in ranges:
         if unreadable_event(ecosystem, version_range) is None:
@@ -101,7 +101,7 @@ def _add_spans(spans: list[Span], events: Sequence[_KeyedEvent]) -> None:
 
 
 def _sort_events(ecosystem: str, events: Sequence[Event]) -> list[_KeyedEvent]:
-    """By version; events at the same version keep the record's order, which is significant."""
+    """Sorts by version; events at one version keep the record's order, which is significant."""
     beginning: list[_KeyedEvent] = []
     later: list[_KeyedEvent] = []
     has_limit = False

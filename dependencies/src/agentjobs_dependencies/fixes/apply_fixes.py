@@ -28,7 +28,7 @@ def fix_each(fixes: list[Fix], apply_fix: Callable[[Fix], Outcome]) -> Outcome:
 
 
 def one_by_one(fix_one: Callable[[Fix, Path], Outcome]) -> Callable[[list[Fix], Path], Outcome]:
-    """For a module whose fixes do not depend on each other."""
+    """Adapts the function of a module whose fixes do not depend on each other."""
     return lambda fixes, root: fix_each(fixes, lambda fix: fix_one(fix, root))
 
 

@@ -10,7 +10,7 @@ from agentjobs_dependencies.model import Requirement
 def limit_requirements(
     requirements: Iterable[Requirement], warnings: Warnings
 ) -> tuple[Requirement, ...]:
-    """Without duplicates and invalid names; long specifiers are truncated."""
+    """Removes duplicates and invalid names, and truncates long specifiers."""
     limited: dict[Requirement, None] = {}
     for requirement in requirements:
         if len(limited) == MAX_PACKAGES:

@@ -103,7 +103,7 @@ def group_files(
 
 
 def groups_of_files(groups: Sequence[Group], count: int) -> list[int]:
-    """For each of `count` files the position of its group, or -1."""
+    """Returns the position of the group, or -1, for each of `count` files."""
     group_of = [-1] * count
     for at, group in enumerate(groups):
         for file in group.files:
@@ -137,7 +137,7 @@ def common_folder(paths: Sequence[str]) -> str:
 
 
 def _group(names: Sequence[str], files: Sequence[int]) -> Group:
-    """With the deepest folder that has all of the files."""
+    """Names the group after the deepest folder that has all of the files."""
     if len(files) == 1:
         return Group(names[files[0]], tuple(files))
     shared = commonprefix([names[at] for at in files])
@@ -168,7 +168,7 @@ def _divide(names: Sequence[str], group: Group) -> list[Group]:
 
 
 def _priority(group: Group) -> tuple[bool, int, str, Group]:
-    """For a queue of groups to divide: the largest first."""
+    """Puts the largest group first in a queue of groups to divide."""
     is_secondary = not _SECONDARY.isdisjoint(group.path.lower().split("/"))
     return is_secondary, -len(group.files), group.path, group
 

@@ -31,7 +31,7 @@ REGISTRY_APIS: Mapping[str, RegistryApi] = {
 
 
 def parse_response(ecosystem: str, name: str, content_type: str, body: Body) -> Published:
-    """Without invalid versions; raises InvalidResponse."""
+    """Skips invalid versions. Raises InvalidResponse."""
     published = REGISTRY_APIS[ecosystem].read(name, content_type, body)
     if len(published.versions) > MAX_VERSIONS:
         raise InvalidResponse(f"it lists {len(published.versions)} versions, which is too many")

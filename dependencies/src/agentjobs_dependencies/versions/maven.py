@@ -88,7 +88,7 @@ def _word(separator: str, value: str) -> _Token:
 
 
 def _trim(tokens: list[_Token]) -> list[_Token]:
-    """Without null values at the end and before each hyphen."""
+    """Removes null values at the end and before each hyphen."""
     trimmed: list[_Token] = []
     for token in tokens:
         if token.separator == "-":

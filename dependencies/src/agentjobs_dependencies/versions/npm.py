@@ -24,7 +24,7 @@ _MAX_PRERELEASE = 75
 
 
 class _NotARange(Exception):
-    """Not a range, but a tag, an address or a path."""
+    """Raised for a tag, an address or a path instead of a range."""
 
 
 def allows(spec: str, version: str) -> bool | None:

@@ -78,7 +78,7 @@ def dependency_document(
 async def find_advisories(
     db: Database, repo_id: str, dependencies: Iterable[DependencyView]
 ) -> dict[int, list[DependencyAdvisory]]:
-    """By position, worst first; without dependencies that have no advisory."""
+    """Finds advisories by position, worst first; dependencies without one are left out."""
     positions: dict[tuple[str, ...], list[int]] = {}
     for package in dependencies:
         if package.version is not None:

@@ -162,7 +162,7 @@ async def count_findings(
 async def count_findings_by_repo(
     db: Database, organization_id: str, repo_ids: Sequence[str]
 ) -> dict[str, dict[str, int]]:
-    """By repository and severity, worst first, those that `FindingCounts` counts by severity."""
+    """The findings that `FindingCounts` counts, by repository and severity, worst first."""
     rows = await db.fetch_all(
         "SELECT f.repo_id, f.severity, COUNT(*) AS number FROM findings f"
         f"{decisions.JOIN} WHERE f.repo_id IN (SELECT value FROM each(:repo_ids))"

@@ -151,7 +151,7 @@ async def advisories_for(db: Database, ecosystem: str, names: Collection[str]) -
 
 
 async def load_relatives(db: Database, advisories: Sequence[Advisory]) -> dict[str, list[Advisory]]:
-    """By id, the advisories that share a name with it, including itself."""
+    """Loads, by ID, the advisories that share a name with each one, including itself."""
     relatives = await _relatives(db, [record.id for record in advisories])
     by_name: dict[str, list[Advisory]] = defaultdict(list)
     for relative in relatives:
@@ -166,7 +166,7 @@ async def load_relatives(db: Database, advisories: Sequence[Advisory]) -> dict[s
 
 
 async def load_texts(db: Database, ids: Sequence[str]) -> dict[str, AdvisoryText | None]:
-    """By id, in the given order; None for records that were stored before texts were."""
+    """Loads texts by ID, in the given order; None for records stored before texts were."""
     rows = await db.fetch_all(
         "SELECT a.id, a.generation, t.data FROM advisories a"
         " LEFT JOIN advisory_texts t ON t.advisory_id = a.id"

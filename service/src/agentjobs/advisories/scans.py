@@ -128,7 +128,7 @@ async def load_dependencies(db: Database, repo_id: str) -> list[Dependency]:
 
 
 async def load_advisories(db: Database, dependencies: Sequence[Dependency]) -> list[Advisory]:
-    """With related records of the same vulnerabilities, without duplicates."""
+    """Loads advisories and related records of the same vulnerabilities, without duplicates."""
     names: dict[str, set[str]] = defaultdict(set)
     for dependency in dependencies:
         if dependency.version is not None:

@@ -174,7 +174,7 @@ async def _worker_metrics_server(
 async def _deliver_webhooks(
     context: JobsContext, stop: Stop, metrics: Metrics, *, is_laptop: bool = False
 ) -> AsyncIterator[None]:
-    """For services with an API, which also store the allow-list for the command line."""
+    """Runs a service with an API, which also stores the allow-list for the command line."""
     settings = context.settings
     allowed = configured_allow_list(settings)
     loopback = may_allow_loopback(settings, is_laptop=is_laptop)
@@ -203,5 +203,5 @@ def _is_laptop(settings: Settings) -> bool:
 
 
 def _with_bound_port(settings: Settings, listener: socket.socket) -> Settings:
-    """With port 0 the system chooses the port; URLs need the actual one."""
+    """The actual port for URLs: with port 0 the system chooses it."""
     return msgspec.structs.replace(settings, port=listener.getsockname()[1])

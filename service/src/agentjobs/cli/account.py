@@ -50,7 +50,7 @@ def usage(
 
 
 def describe_caller(caller: "Caller") -> list[tuple[str, Any]]:
-    """Without limits that do not exist."""
+    """Leaves out limits that do not exist."""
     limits = caller.limits
     lines = [
         ("organization", caller.organization.name),

@@ -13,7 +13,7 @@ STANDARD_INPUT = "-"
 
 
 def read_token(prompt: str) -> str:
-    """From standard input, or prompted for without echo; empty if there is none."""
+    """Reads standard input, or prompts without echo; empty if there is none."""
     return read_secret(prompt, _MAX_BYTES).strip()
 
 
@@ -27,7 +27,7 @@ def read_secret(prompt: str, max_bytes: int) -> str:
 
 
 def read_piped_token() -> str:
-    """From standard input if it is a pipe or a file; otherwise empty."""
+    """Reads standard input if it is a pipe or a file; otherwise empty."""
     if sys.stdin is None:
         return ""
     mode = os.fstat(sys.stdin.fileno()).st_mode

@@ -23,7 +23,7 @@ def clear_line() -> None:
 
 
 def fit(line: str, columns: int) -> str:
-    """As much of the line as fits into the columns, marked with … if it was cut."""
+    """Cuts the line to the columns, marked with … if it was cut."""
     width = 0
     for index, character in enumerate(line):
         width += _width(character)

@@ -130,7 +130,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _print_blocks(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """For tables that are too wide: one line per value, without wrapping."""
+    """Prints tables that are too wide with one line per value, without wrapping."""
     width = max(map(len, columns))
     for row in rows:
         for column, cell in zip(columns, row, strict=True):

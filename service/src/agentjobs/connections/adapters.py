@@ -62,7 +62,7 @@ class Platforms:
     async def with_credential(
         self, connection: Connection, credential: str, retry_budget: RetryBudget | None = None
     ) -> Platform:
-        """For a connection that may not be stored yet. Raises PlatformError for plain HTTP."""
+        """The adapter of a connection, stored or not. Raises PlatformError for plain HTTP."""
         await self._git_transport.refuse_plain_http(connection.url)
         new_platform = self._adapters[connection.platform]
         return new_platform(

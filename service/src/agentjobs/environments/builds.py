@@ -88,7 +88,7 @@ async def record_use(db: Database, build_id: str) -> None:
 
 
 async def mark_removed(db: Database, build_ids: Sequence[str]) -> None:
-    """Their snapshots no longer exist."""
+    """Marks builds whose snapshots no longer exist as removed."""
     await db.transact(_mark_removed, list(build_ids))
 
 

@@ -122,7 +122,7 @@ def _parse_usage(entered: SecretInput, purpose: Purpose) -> tuple[str, SecretUsa
 
 
 def _parse_registry(text: str) -> str:
-    """As the names of images have it. Raises ValueError."""
+    """Parses a host as the names of images have it. Raises ValueError."""
     try:
         reference = parse_reference(f"{text}/{_ANY_IMAGE}")
     except ImageError:

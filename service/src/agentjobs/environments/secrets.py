@@ -126,7 +126,7 @@ def _open_row(keys: SealingKeys, row: Row) -> str:
 
 
 def row_context(row: Row) -> tuple[str, ...]:
-    """Who can write to the database cannot send a value to another host, or otherwise."""
+    """Binds a value to its use: a writer of the database cannot send it to another host."""
     definition = SecretDefinition(
         name=row["name"], purpose=row["purpose"], repo_id=row["repo_id"], host=row["host"]
     )

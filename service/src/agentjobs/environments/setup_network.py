@@ -70,7 +70,7 @@ def check_organization_hosts(settings: Settings, requested: Iterable[str]) -> No
 
 
 def _expand(settings: Settings, hosts: Iterable[str]) -> tuple[str, ...]:
-    """With the hosts that `registries` stands for."""
+    """Adds the hosts that `registries` stands for."""
     expanded = (
         host
         for entry in hosts
@@ -80,7 +80,7 @@ def _expand(settings: Settings, hosts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _registry_hosts(settings: Settings) -> tuple[str, ...]:
-    """Without those on localhost, which a sandbox cannot reach."""
+    """Skips addresses on localhost, which a sandbox cannot reach."""
     configured = (_host(settings.registry_url(ecosystem)) for ecosystem in ECOSYSTEMS)
     public = (f"{name}{domain}" for domain, names in _PUBLIC_HOSTS.items() for name in names)
     hosts = (*public, *configured, *settings.registry_hosts)

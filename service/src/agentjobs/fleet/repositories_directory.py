@@ -89,7 +89,7 @@ class RepositoriesDirectory:
         return f"{self.path} belongs to another deployment ({marker}). {self._remedy}"
 
     async def _may_create(self, known: str | None) -> bool:
-        """In a new deployment, and in a directory that has files of this deployment."""
+        """Allowed in a new deployment, and in a directory that has files of this deployment."""
         if not self._is_default and not await asyncio.to_thread(self.path.is_dir):
             return False
         rows = await self._db.fetch_all(

@@ -1,4 +1,4 @@
-"""How a model call ended, for whoever follows the agent: neither its prompt nor its response."""
+"""How a model call ended, for the agent's log, without its prompt and its response."""
 
 import msgspec
 

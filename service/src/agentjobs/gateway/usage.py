@@ -100,7 +100,7 @@ def messages_usage(reported: Any) -> Usage | None:
 
 
 def _combine(total: Usage, parts: Sequence[Usage]) -> Usage | None:
-    """For each class the reported total or the sum of the parts, whichever is larger."""
+    """Uses, for each class, the larger of the reported total and the sum of its parts."""
     tokens = {
         name: max(getattr(total, name), sum(getattr(part, name) for part in parts))
         for name in Usage.__struct_fields__

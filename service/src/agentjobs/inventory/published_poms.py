@@ -16,7 +16,7 @@ from agentjobs_dependencies.formats.maven.published import MAX_POMS
 from agentjobs_runtime.clock import elapsed_ms
 from agentjobs_runtime.weighted_cache import WeightedCache
 
-# An index waits for them, so it goes on without those that take longer.
+# An index waits for them, so it continues without those that take longer.
 _FETCH_SECONDS = 30
 # A registry that lacks a pom, or does not respond, is asked again after this time.
 _ABSENT_MS = 15 * 60_000

@@ -23,7 +23,7 @@ _GROUP_AND_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class KeyFile:
-    """Not cached: another process may change the file at any time."""
+    """The file of keys, not cached: another process may change it at any time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class KeyFile:
         return parse_keys(text.split(), str(self.path))
 
     def create(self) -> dict[bytes, bytes]:
-        """With a new key, unless another process creates the file first."""
+        """Creates the file with a new key, unless another process creates it first."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.was_created = create_private_file(self.path, _format([new_key()]))
         keys = self.read()

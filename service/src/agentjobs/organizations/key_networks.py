@@ -18,7 +18,7 @@ def parse_networks(texts: Sequence[str]) -> tuple[Network, ...]:
 
 
 def split_networks(text: str | None) -> list[str]:
-    """From a form, an option or the store: separated by commas or spaces."""
+    """Parses networks of a form, an option or the store: separated by commas or spaces."""
     return (text or "").replace(",", " ").split()
 
 

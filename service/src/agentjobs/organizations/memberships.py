@@ -55,7 +55,7 @@ async def list_members(db: Database, organization_id: str) -> list[Member]:
 
 
 async def list_memberships(db: Database, user_id: str) -> list[Membership]:
-    """Sorted by the organization's name."""
+    """Lists memberships, sorted by the organization's name."""
     rows = await db.fetch_all(
         "SELECT o.id AS organization_id, o.name AS organization, m.role"
         " FROM memberships m JOIN organizations o ON o.id = m.organization_id"

@@ -39,7 +39,7 @@ async def change_password(db: Database, user_id: str, current: str | None, new: 
 
 
 async def set_password(db: Database, user_id: str, new: str) -> None:
-    """For the operator, without the current password. Ends all sessions."""
+    """Sets a password for the operator, without the current one. Ends all sessions."""
     user = await _user(db, user_id)
     check_password(new, user["email"])
     if not await db.transact(_replace, await _change(user, new, is_by_operator=True)):

@@ -81,7 +81,7 @@ async def _set_for_organization(
 async def wait_for_claims(tx: Transaction) -> None:
     """After a change that forbids claims: wait for those that did not see it.
 
-    Every claim updates its organizations, and then looks whether it is allowed.
+    Every claim updates its organizations, and then checks whether it is allowed.
     """
     if tx.engine == "postgresql":
         await tx.execute("LOCK TABLE organizations IN SHARE MODE")

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 async def record_ended_pull(tx: Transaction, repo_id: str, remote: RemotePull) -> None:
-    """Its branch is deleted if it is still where the last job left it."""
+    """Lets the branch be deleted if it is still where the last job left it."""
     if remote.state == "open":
         return
     job = await tx.fetch_one(

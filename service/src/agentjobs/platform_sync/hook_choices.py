@@ -15,7 +15,7 @@ from agentjobs_runtime.problems import Problem
 async def register_hooks(
     db: Database, organization: str, connection_name: str, names: Sequence[str], public_url: str
 ) -> list[HookRow]:
-    """For the named repositories, or without names for all that are connected. Raises Problem."""
+    """Lists the named repositories, or without names all connected ones. Raises Problem."""
     connection = await find_connection(db, organization, connection_name)
     decide_hooks(connection, public_url, with_hooks=True)
     return await _change(db, connection, names, registers=True)

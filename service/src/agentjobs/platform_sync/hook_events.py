@@ -186,7 +186,7 @@ async def _process_alone(db: Database, due: DueHookEvent) -> None:
         await db.transact(_process, [due])
     except StoreUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001 - retried, but not for ever
+    except Exception as error:  # noqa: BLE001 - retried a limited number of times
         _log.exception("a hook event was not processed")
         reason = f"{type(error).__name__}: {error}"[:_MAX_REASON_LENGTH]
         await db.transact(_postpone, due, reason)

@@ -143,5 +143,5 @@ def _wait_seconds(checked: CheckedHook, failures: int) -> float:
     if checked.state == "pending":
         return sync_backoff_ms(failures) / SECOND_MS
     seconds = REFUSED_SECONDS if checked.state == "refused" else CHECK_SECONDS
-    # Repositories that were connected together are not checked together for ever.
+    # Spreads the checks of repositories that were connected together.
     return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - jitter, not a secret

@@ -49,7 +49,7 @@ async def merge_platform_pull(
     method: MergeMethod,
     head_commit: str | None,
 ) -> Pull:
-    """With `head_commit`, only if that is still its head. Raises Problem."""
+    """If `head_commit` is given, it must still be the head. Raises Problem."""
     requested = audit.entry("pull.merge_requested", pull.short_name, method=method)
     entry = audit.entry("pull.merged", pull.short_name, method=method)
     try:
@@ -131,7 +131,7 @@ async def _merge(
     except PlatformError:
         remote = await hosted.read()
         if remote.state == "merged":
-            # The response was lost, or somebody else was faster.
+            # The response was lost, or another client was faster.
             return remote
         if remote.state == "closed":
             raise _not_open(pull, remote.state) from None

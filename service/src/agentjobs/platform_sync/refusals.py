@@ -21,7 +21,7 @@ class Refusals:
     """One per process, which remembers whom it need not tell, to save requests."""
 
     def __init__(self) -> None:
-        # For each pull request; None if nobody else is told there.
+        # By pull request, who was notified; None once nobody else will be.
         self._told: dict[tuple[str, int], set[str] | None] = {}
 
     async def tell(

@@ -37,7 +37,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     signing_public_key: str | None = None
 
     def checked_as(self, account: Account) -> Self:
-        """With what a check of the credential found out."""
+        """Adds the results of a check of the credential."""
         identity = account.identity or self.identity
         return msgspec.structs.replace(
             self,

@@ -38,7 +38,7 @@ class HookEvent(msgspec.Struct, frozen=True):
 
 
 class _AnyObject(msgspec.Struct, frozen=True):
-    """Its fields do not matter."""
+    """The event alone matters, not its fields."""
 
 
 class _Part(msgspec.Struct, frozen=True):

@@ -58,7 +58,7 @@ async def find_merged_pull(run: ServiceRun, repo: HostedRepo, base: str) -> Comp
 
 
 async def _was_restored(run: ServiceRun) -> bool:
-    """From a backup: the job may have run after the backup was made, and not only before."""
+    """True after a restore: the job may have run after the backup was made."""
     at = await restored_at(run.db)
     return at is not None and run.job.created_at < at
 

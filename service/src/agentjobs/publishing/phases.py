@@ -100,6 +100,6 @@ class RunPhases:
 
 
 def _clock_since(claimed_at: int) -> Callable[[], int]:
-    """The database's time goes on from the claim: this machine's clock may be wrong."""
+    """Continues the database's time from the claim: this machine's clock may be wrong."""
     offset_ms = claimed_at - elapsed_ms()
     return lambda: elapsed_ms() + offset_ms

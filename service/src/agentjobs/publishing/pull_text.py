@@ -43,7 +43,7 @@ class PullText(msgspec.Struct, frozen=True):
 def pull_text(
     job: ClaimedJob, agent_name: str, report: Report | None, ticket: TicketDetails | None = None
 ) -> PullText:
-    """From the agent's report, or from the request where the agent wrote none."""
+    """Uses the agent's report, or the request where the agent wrote none."""
     override = job.config_override
     title = str(override.get("title") or "") or (report.title if report else "")
     title = title or (ticket.title if ticket else "")
@@ -112,7 +112,7 @@ def _trailers(job: ClaimedJob) -> str:
 
 
 def _ticket_reference(ticket_id: str, ticket: TicketDetails | None) -> str:
-    """Without the ticket's title, which anyone may have written."""
+    """Omits the ticket's title, which anyone may have written."""
     return ticket_id if ticket is None else f"{ticket_id} ({ticket.url})"
 
 
@@ -122,7 +122,7 @@ def _without_skip_markers(text: str) -> str:
 
 
 def _verification_section(verification: Verification) -> str:
-    """With the last lines of a failed check, in a fence that they cannot close."""
+    """Quotes the last lines of a failed check in a fence that they cannot close."""
     result = "passed" if verification.passed else "failed"
     summary = f"**Verification** {result}: {describe(verification)}."
     if not verification.output:

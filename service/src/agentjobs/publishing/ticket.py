@@ -49,7 +49,7 @@ async def find_ticket(run: ServiceRun, repo: HostedRepo) -> FoundTicket | None:
 
 
 async def find_ticket_again(run: ServiceRun, repo: HostedRepo) -> FoundTicket | None:
-    """For work that is already done, which a missing ticket must not fail."""
+    """Reads the ticket for finished work, which a missing ticket must not fail."""
     try:
         return await find_ticket(run, repo)
     except (TicketNotFound, TrackerUnavailable) as error:

@@ -60,7 +60,7 @@ async def mark_conflicts(db: Database, settings: Settings, pull: Pull) -> Marked
 
 
 async def remove_marks(db: Database, settings: Settings, pull: Pull, merge: MarkedMerge) -> None:
-    """Undo the merge, unless somebody has pushed since."""
+    """Undo the merge, unless the branch was pushed to since."""
     async with changing_repository(db, pull.repo_id):
         await _move(db, settings, pull, merge.head, merge.commit)
     await db.transact(_set_draft, pull, draft=pull.draft)

@@ -63,7 +63,7 @@ async def forget_branch(tx: Transaction, repo_id: str, branch: str) -> None:
 
 
 async def retry_branch(tx: Transaction, repo_id: str, finished: FinishedBranch) -> None:
-    """Later, and not for ever."""
+    """Retries later, a limited number of times."""
     if finished.failures + 1 >= MAX_FAILURES:
         await forget_branch(tx, repo_id, finished.branch)
         return

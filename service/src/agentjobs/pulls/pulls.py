@@ -91,7 +91,7 @@ class Pull(msgspec.Struct, frozen=True):
 
     @property
     def cursor(self) -> PullCursor:
-        """Its position in the list, for the page that starts after it."""
+        """The position in the list, for the page that starts after it."""
         return self.created_at, self.repo, self.number
 
     @property

@@ -137,7 +137,7 @@ async def claim_due_status(tx: Transaction, left_out: Collection[str] = ()) -> D
 async def finish(
     tx: Transaction, due: DueStatus, state: StatusState | None, wait_seconds: float | None
 ) -> None:
-    """Store what was written, if anything; look again after `wait_seconds`, None for never."""
+    """Store what was written, if anything; check again after `wait_seconds`, None for never."""
     now = await tx.clock_ms()
     written = ""
     parameters: dict[str, object] = {}

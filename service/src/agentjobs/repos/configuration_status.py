@@ -112,7 +112,7 @@ def _check_content(commit: str, content: bytes) -> ConfigurationStatus:
 
 
 def _error_status(commit: str | None, reason: str) -> ConfigurationStatus:
-    """Without a commit, it is unknown whether the file exists."""
+    """The existence of the file is unknown if there is no commit."""
     issue = ConfigurationIssue("error", None, _truncate(reason))
     return ConfigurationStatus(is_present=commit is not None, commit=commit, issues=(issue,))
 

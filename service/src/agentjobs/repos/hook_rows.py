@@ -143,7 +143,7 @@ async def store_secret(tx: Transaction, repo_id: str, sealed: Sealed) -> None:
 
 
 async def sealed_secret(db: Database, connection_id: str, repo_id: str) -> Row | None:
-    """With `platform` and `organization_id`, also of a repository that was disconnected."""
+    """If `platform` and `organization_id` are given, includes disconnected repositories."""
     return await db.fetch_one(
         "SELECT h.sealed, c.platform, c.organization_id FROM repo_hooks h"
         " JOIN repos r ON r.id = h.repo_id JOIN platform_connections c ON c.id = r.connection_id"
@@ -174,7 +174,7 @@ async def record_check(
 async def due_removals(
     db: Database, limit: int, *, connection_id: str | None = None
 ) -> list[DueRemoval]:
-    """With `connection_id`, those of a connection whether or not they are due."""
+    """If `connection_id` is given, lists its repositories whether or not they are due."""
     named = "r.connection_id = :connection_id" if connection_id else "h.removal_due_at <= :now"
     parameters = {"connection_id": connection_id} if connection_id else {"now": await db.clock_ms()}
     rows = await db.fetch_all(

@@ -85,7 +85,7 @@ async def list_trackers(db: Database, organization: str) -> list[ConfiguredTrack
 
 
 async def load_trackers(db: Database, organization_id: str) -> list[ConfiguredTracker]:
-    """In the order in which they are searched: the oldest first."""
+    """Loads trackers in the order in which they are searched: the oldest first."""
     rows = await db.fetch_all(
         "SELECT * FROM trackers WHERE organization_id = :organization_id"
         " AND removed_at IS NULL ORDER BY id",

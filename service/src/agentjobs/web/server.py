@@ -49,7 +49,7 @@ class Server(uvicorn.Server):
         self._stopped.set()
 
     async def main_loop(self) -> None:
-        # uvicorn's own looks ten times a second whether it should stop.
+        # uvicorn's own checks ten times a second whether it should stop.
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK_SECONDS):

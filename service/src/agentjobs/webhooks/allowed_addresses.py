@@ -30,7 +30,7 @@ def configured_allow_list(settings: Settings) -> AllowList:
 
 
 def may_allow_loopback(settings: Settings, *, is_laptop: bool) -> bool:
-    """Not with an explicit list, and not if everyone with an account at a provider may sign in."""
+    """False with an explicit list, or if everyone with an account at a provider may sign in."""
     return is_laptop and not settings.webhooks_allow and not settings.oidc_issuer
 
 

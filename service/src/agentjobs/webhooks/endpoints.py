@@ -57,7 +57,7 @@ async def list_endpoints(db: Database, organization: str) -> list[Endpoint]:
 
 
 async def find_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
-    """By its identifier or its exact URL."""
+    """Finds an endpoint by its identifier or its exact URL."""
     endpoints = await list_endpoints(db, organization)
     matches = [candidate for candidate in endpoints if endpoint in {candidate.id, candidate.url}]
     if not matches:
@@ -75,7 +75,7 @@ async def find_endpoint(db: Database, organization: str, endpoint: str) -> Endpo
 
 
 async def disable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
-    """On request of an admin. An endpoint that is already disabled keeps its time and reason."""
+    """Disables for an admin. An endpoint that is already disabled keeps its time and reason."""
     current = await find_endpoint(db, organization, endpoint)
     entry = audit_entry("webhook.disabled", current)
     disabled = await db.transact(_disable_by_hand, current, entry)

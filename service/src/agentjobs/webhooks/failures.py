@@ -40,7 +40,7 @@ def is_success(status: int) -> bool:
 
 
 def classify_status(status: int, reason: str | None, location: str | None) -> Failure:
-    """For a response that is not a success."""
+    """Classifies a response that is not a success."""
     response = f"the receiver responded with {status} {reason or _phrase(status)}".rstrip()
     if not 300 <= status < 400:
         return _failure("http_status", response)
@@ -53,7 +53,7 @@ def is_resource_exhaustion(error: Exception) -> bool:
 
 
 def classify_error(error: Exception, stage: Stage, origin: Origin, timeouts: Timeouts) -> Failure:
-    """For an attempt that ended in `stage` without a response head."""
+    """Classifies an attempt that ended in `stage` without a response head."""
     if isinstance(error, TimeoutError):
         return _classify_timeout(stage, timeouts)
     match stage:

@@ -34,6 +34,6 @@ class Retries(msgspec.Struct, frozen=True):
 
 
 async def load_retries(db: Database, organization_id: str) -> dict[str, Retries]:
-    """By endpoint, without those that have none."""
+    """Counts by endpoint, without endpoints that have none."""
     rows = await db.fetch_all(_WAITING, organization_id=organization_id)
     return {row["id"]: Retries(row["waiting"], row["next_at"]) for row in rows if row["waiting"]}

@@ -94,7 +94,7 @@ class DeliveryPage(msgspec.Struct, frozen=True):
 
 
 class DeliveryDetail(msgspec.Struct, frozen=True):
-    """With the body and all attempts, oldest first."""
+    """A delivery with its body and all attempts, oldest first."""
 
     delivery: Delivery
     body: bytes

@@ -187,7 +187,7 @@ async def waiting_kinds(db: Database) -> list[AttemptKind]:
 async def claim(
     tx: Transaction, kind: AttemptKind, slots: Slots, terms: LeaseTerms, cursor: ScanCursor
 ) -> ClaimBatch:
-    """As many deliveries as there are free slots, from a limited number of endpoints."""
+    """Claims as many deliveries as there are free slots, from a limited number of endpoints."""
     free = slots.count_free(kind)
     if free <= 0:
         return ClaimBatch()
@@ -210,7 +210,7 @@ async def claim(
 
 
 async def release(tx: Transaction, deliveries: Iterable[ClaimedDelivery], owner: str) -> None:
-    """For deliveries that were not sent: any sender may claim them again."""
+    """Releases deliveries that were not sent: any sender may claim them again."""
     rows = [{"id": delivery.id, "fence": delivery.fence, "owner": owner} for delivery in deliveries]
     await tx.execute_many(_RELEASE, rows)
 

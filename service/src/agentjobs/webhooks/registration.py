@@ -119,7 +119,7 @@ def _validate(description: str, events: Sequence[str]) -> None:
 
 
 def _sort_events(events: Sequence[str]) -> tuple[str, ...]:
-    """Without duplicates, in the order in which a job emits them."""
+    """Removes duplicates and sorts in the order in which a job emits the events."""
     return tuple(event for event in EVENTS if event in events)
 
 

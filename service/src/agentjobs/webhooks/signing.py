@@ -30,7 +30,7 @@ def seal_secret(keys: SealingKeys, organization_id: str, endpoint_id: str, secre
 
 
 def sealed_secrets(row: Row) -> SealedSecrets:
-    """From a row of `webhook_endpoints`."""
+    """Reads a row of `webhook_endpoints`."""
     pending = row["pending_sealed"]
     return SealedSecrets(
         bytes(row["sealed"]), None if pending is None else bytes(pending), row["promote_at"]
@@ -97,7 +97,7 @@ def body_signature(secret: str, body: bytes) -> str:
 
 
 def timestamped_signature(secret: str, delivery: ClaimedDelivery, timestamp: int) -> str:
-    """As Standard Webhooks defines it; the key is the base64-decoded secret."""
+    """Signs as Standard Webhooks defines it; the key is the base64-decoded secret."""
     signed = f"{delivery.event_id}.{timestamp}.".encode() + delivery.body
     key = binascii.a2b_base64(secret.removeprefix(SECRET_PREFIX))
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()

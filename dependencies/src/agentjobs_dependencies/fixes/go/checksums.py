@@ -88,7 +88,7 @@ def _insert(text: str, module: str, lines: list[str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """As in the addresses of a module proxy, which may not distinguish case."""
+    """Escapes a name as module proxies do, which may not distinguish case."""
     return re.sub("[A-Z]", lambda match: f"!{match[0].lower()}", text)
 
 

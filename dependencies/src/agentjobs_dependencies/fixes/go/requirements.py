@@ -11,7 +11,7 @@ def add_v(version: str) -> str:
 
 
 def strip_version(version: str) -> str:
-    """As in advisories, which use neither prefix nor suffix."""
+    """Writes a version as advisories do: with neither prefix nor suffix."""
     return version.removeprefix("v").removesuffix("+incompatible")
 
 

@@ -43,7 +43,7 @@ class NpmProject:
         self._options += [f"--{name}={value}" for name, value in sorted(settings.items())]
 
     def manifests(self, members: Iterable[str]) -> dict[str, str]:
-        """By path as in the lock file; only those in the repository."""
+        """Manifests in the repository, by path as in the lock file."""
         result = {}
         for member in members:
             path = self.directory / member / "package.json"

@@ -27,7 +27,7 @@ class Settings:
 
     @property
     def overrides(self) -> dict[str, str]:
-        """From both files; pnpm-workspace.yaml takes precedence."""
+        """Reads both files; pnpm-workspace.yaml takes precedence."""
         block = yaml_text.blocks(self.workspace, WORKSPACE).get("overrides", "")
         return {**self._in_manifest, **dict(yaml_text.entries(block))}
 

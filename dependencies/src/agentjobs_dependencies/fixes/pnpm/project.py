@@ -125,5 +125,5 @@ def _values(table: Any) -> list[str]:
 
 
 def members(importers: Iterable[str]) -> list[str]:
-    """As directories: pnpm's name for the root is a dot."""
+    """The projects' directories; pnpm's name for the root is a dot."""
     return ["" if importer == "." else importer for importer in importers]

@@ -31,7 +31,7 @@ _NOX_VALUES = re.compile(
 
 
 def from_yaml(texts: Iterable[str]) -> Iterator[str]:
-    """From keys such as `python-version` and from images, of GitHub, GitLab, CircleCI, Azure …"""
+    """Reads keys such as `python-version` and images, of GitHub, GitLab, CircleCI, Azure …"""
     for text in texts:
         yield from _IMAGE.findall(text)
         for match in _PYTHON_KEY.finditer(text):
@@ -39,7 +39,7 @@ def from_yaml(texts: Iterable[str]) -> Iterator[str]:
 
 
 def from_tox(texts: Iterable[str]) -> Iterator[str]:
-    """From factors such as `py38`, `py3.12`, `py{39,310}` and `py3{9,10}`."""
+    """Reads factors such as `py38`, `py3.12`, `py{39,310}` and `py3{9,10}`."""
     for text in texts:
         for key in _TOX_KEY.finditer(text):
             for start, endings in _TOX_FACTOR.findall(key[1]):

@@ -139,7 +139,7 @@ def _allow_version(path: Path, root: Path, lock: Lock, fix: Fix, outcome: Outcom
 
 
 def pipfile_hash(text: str) -> str:
-    """As pipenv computes it."""
+    """Computes the hash as pipenv does."""
     pipfile = tomllib.loads(text.replace("\r\n", "\n"))
     content: dict[str, Any] = {
         "_meta": {

@@ -84,7 +84,7 @@ def _zip_files(content: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _parse(text: str) -> Iterator[str]:
-    """From setuptools' format: sections are extras, markers, or both."""
+    """Parses setuptools' format: sections are extras, markers, or both."""
     condition = ""
     for line in map(str.strip, text.splitlines()):
         if section := _SECTION.fullmatch(line):

@@ -59,7 +59,7 @@ def _own_requirements(crates: list[Crate], positions: _Positions) -> dict[str, s
 
 
 def read_document(content: bytes) -> tuple[dict[str, Any], str | None]:
-    """Without checksums, and why it is incomplete."""
+    """Reads a lock file without checksums, and why it is incomplete."""
     return parse_lock_toml(content, _BULK)
 
 

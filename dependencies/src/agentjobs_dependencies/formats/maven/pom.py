@@ -74,7 +74,7 @@ def _requirements(body: Element, warnings: Warnings) -> list[Requirement]:
 
 
 def _as_optional(requirement: Requirement) -> Requirement:
-    """For requirements of a profile that is not active by default."""
+    """Marks a requirement of a profile that is not active by default as optional."""
     if requirement.scope == "dev":
         return requirement
     name, specifier, version = requirement.name, requirement.specifier, requirement.version

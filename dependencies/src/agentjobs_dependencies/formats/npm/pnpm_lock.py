@@ -133,7 +133,7 @@ def _add(lock: Lock, key: str, entry: Any, document: PnpmLock) -> None:
 
 
 def _find_all(lock: Lock, required: Any) -> Iterator[int]:
-    """For an alias, the version is the full key of the package."""
+    """The version of an alias is the full key of the package."""
     for name, version in required:
         for key in (f"{name}@{version}", f"/{name}@{version}", f"/{name}/{version}", version):
             position = lock.position(key)

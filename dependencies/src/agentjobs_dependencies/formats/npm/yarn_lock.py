@@ -73,7 +73,7 @@ def split_plain(descriptor: str) -> Descriptor:
 
 
 def plain_range(version_range: str) -> str:
-    """Without the protocol, which old files omit; an alias keeps it."""
+    """Removes the protocol, which old files omit; an alias keeps it."""
     return version_range if "@" in version_range[5:] else version_range.removeprefix("npm:")
 
 

@@ -12,7 +12,7 @@ _RECODED = re.compile(
 
 
 def normalize_source(content: bytes) -> bytes:
-    """Without byte order mark and carriage returns, in an encoding that preserves ASCII."""
+    """Removes byte order mark and carriage returns; the encoding preserves ASCII."""
     if content.startswith(b"\xef\xbb\xbf"):
         content = content[3:]
     if b"\r" in content:

@@ -166,7 +166,7 @@ class _Health:
 
 
 def _error_message(ecosystem: str, url: str, reason: str) -> str:
-    """For a pull request, so without a password that the URL may contain."""
+    """The message for a pull request, without a password that the URL may contain."""
     plain = URL(url, encoded=True).with_user(None)
     setting = f"AGENTJOBS_REGISTRY_{ECOSYSTEMS[ecosystem].upper()}_URL"
     return f"{plain}: {reason} ({setting} sets the {ecosystem} registry)"

@@ -89,7 +89,7 @@ async def read_limited(response: aiohttp.ClientResponse, max_bytes: int) -> byte
 
 
 def expected_md5(headers: "CIMultiDictProxy[str]") -> bytes | None:
-    """From the headers of Google Cloud Storage or Content-MD5; None if there is none."""
+    """Reads the headers of Google Cloud Storage or Content-MD5; None if there is none."""
     if headers.get("x-goog-stored-content-encoding", "identity") != "identity":
         return None
     candidates = [headers.get("Content-MD5", "")]

@@ -14,7 +14,7 @@ _OF_MACHINE = ("database_url", "public_url", "repositories_dir")
 
 
 def settings_for(data_dir: Path | None, directory: Path) -> Settings:
-    """With the settings file of the backup, if there is none on this machine."""
+    """Uses the settings file of the backup if there is none on this machine."""
     chosen = None if data_dir is None else str(data_dir)
     saved, named = directory / SETTINGS_FILE, os.environ.get(_CONFIG)
     if not saved.is_file() or (named and Path(named).exists()):

@@ -7,7 +7,7 @@ from agentjobs_runtime.problems import Problem
 
 
 def check_address(text: str) -> SplitResult:
-    """Without a scheme it is https, or http on this machine."""
+    """The default scheme is https, or http on this machine."""
     text = text.strip()
     try:
         address = urlsplit(text if "://" in text else f"//{text}")

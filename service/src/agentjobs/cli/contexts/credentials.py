@@ -55,7 +55,7 @@ class Credentials(NamedTuple):
 
 
 def credentials_path(environ: Mapping[str, str] | None = None) -> Path:
-    """In $XDG_CONFIG_HOME, which must be absolute, or ~/.config."""
+    """The file is in $XDG_CONFIG_HOME, which must be absolute, or ~/.config."""
     environ = os.environ if environ is None else environ
     base = Path(environ.get("XDG_CONFIG_HOME", ""))
     if not base.is_absolute():

@@ -111,5 +111,5 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Without the settings of another service."""
+    """Removes the settings of another service."""
     return {name: value for name, value in os.environ.items() if not name.startswith("AGENTJOBS_")}

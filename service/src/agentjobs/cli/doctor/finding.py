@@ -1,4 +1,4 @@
-"""What a check of `agentjobs doctor` has found."""
+"""The result of a check of `agentjobs doctor`."""
 
 from typing import Literal, NamedTuple
 

@@ -180,7 +180,7 @@ def wait_for_job(
 
 
 def config_override(pairs: Sequence[str]) -> dict[str, Any]:
-    """From KEY=VALUE arguments."""
+    """Parses KEY=VALUE arguments."""
     return {
         key: value if key in TEXT_OVERRIDES else _json_or_text(value)
         for key, value in parse_pairs(pairs, "--set").items()

@@ -66,7 +66,7 @@ async def delete_organization(
 
 
 async def _record(db: Database, entry: audit.Entry) -> None:
-    """In the log of the service, because the organization's own is deleted."""
+    """Records it in the log of the service, because the organization's own is deleted."""
     await db.transact(write_service_entry, entry)
     _log.info(entry.action, extra={"fields": {"organization": entry.target, **entry.details}})
 

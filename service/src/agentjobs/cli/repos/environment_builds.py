@@ -144,7 +144,7 @@ def _build(
 
 
 async def _follow(admin: Admin, repo: "RepoView", build_id: str, *, is_quiet: bool) -> Ended:
-    """Print the log as it grows, until the build has ended. It goes on if this is interrupted."""
+    """Print the log as it grows, until the build has ended. Interrupting this does not stop it."""
     from agentjobs.environments.build_queries import find_build, read_log
 
     shown = ""

@@ -78,7 +78,7 @@ class TeamAccess:
 
 
 async def identity_of_token(api: PlatformApi, url: str, user: User) -> Identity | None:
-    """With the account's address, or the no-reply address if the account hides it."""
+    """Uses the account's address, or the no-reply address if the account hides it."""
     settings = await api.get_unless_refused(UserSettings, "user", "settings")
     if settings is None or not settings.hide_email:
         return user.identity

@@ -62,7 +62,7 @@ class GitHubAccess:
         return self.api(Scope(repo.external_id, repo.full_name))
 
     def as_app(self, retry_budget: RetryBudget | None = None) -> PlatformApi:
-        """For requests that only the App itself may make."""
+        """An API for requests that only the App itself may make."""
 
         async def headers() -> Mapping[str, str]:
             app_id, now = self._connection.app_id or "", self._retry_budget.time_of_day()

@@ -184,7 +184,7 @@ def missing_permissions(granted: Mapping[str, str], required: Mapping[str, str])
 def permission_titles(
     names: tuple[str, ...], required: Mapping[str, str] = WORK_PERMISSIONS
 ) -> tuple[str, ...]:
-    """As GitHub's pages name them: "Pull requests: read and write"."""
+    """Names permissions as GitHub's pages do: "Pull requests: read and write"."""
     return tuple(f"{_PERMISSIONS[name][0]}: {_LEVELS[required[name]]}" for name in names)
 
 

@@ -42,7 +42,7 @@ async def load_identity(api: PlatformApi, url: str, login: str) -> Identity | No
 
 
 async def identity_of_token(api: PlatformApi, url: str, user: User) -> Identity | None:
-    """With the account's primary address if the token may read it and it is public."""
+    """Uses the account's primary address if the token may read it and it is public."""
     name = user.name or user.login
     for email in await api.get_unless_refused(list[Email], "user", "emails") or ():
         if email.is_usable:

@@ -65,7 +65,7 @@ class PullReviews:
                 break
 
     def _latest_reviews(self) -> AsyncIterator[list[Review]]:
-        """They are listed in the order of creation only."""
+        """GitHub lists reviews in the order of creation only."""
         return self._api.pages_backwards(
             list[Review],
             f"{self._path}/reviews",

@@ -23,7 +23,7 @@ def build_path(*parts: str | int) -> str:
 
 
 def repo_path(full_name: str) -> str:
-    """On GitHub and Gitea. Raises PlatformError for an invalid name."""
+    """Builds the path for GitHub and Gitea. Raises PlatformError for an invalid name."""
     owner, _, name = full_name.partition("/")
     return build_path("repos", owner, name)
 

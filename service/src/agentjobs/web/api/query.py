@@ -68,7 +68,7 @@ def _takes_one_value(parameter: str, type_: type) -> bool:
 
 
 def _values(parameters: Mapping[str, Sequence[str]], type_: type) -> dict[str, Any]:
-    """By field; unreadable values remain strings."""
+    """Converts values by field; unreadable ones remain strings."""
     values: dict[str, Any] = {}
     for name, kind in field_types(type_).items():
         if isinstance(kind, inspect.DictType):

@@ -37,7 +37,7 @@ def parse_time(value: str) -> int | None:
 
 
 def time_faults(query: Mapping[str, Any], *names: str) -> list[Fault]:
-    """For values that match the pattern and are no times, such as February 30."""
+    """Faults of values that match the pattern but are not times, such as February 30."""
     return [
         {"field": name, "message": _MESSAGE}
         for name in names

@@ -60,7 +60,7 @@ class DiffPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shows_split(request: PageRequest) -> bool:
-    """As the address says, or as the viewer chose last."""
+    """True if the address, or else the viewer's last choice, asks for two columns."""
     view = request.query_param("view") or read_cookie(request.http, request.settings, DIFF_VIEW)
     return view == "split"
 

@@ -145,7 +145,7 @@ def live_fragments(
 
 
 def with_digests(parts: Parts) -> dict[str, dict[str, Markup | str]]:
-    """For a template: each part's HTML, and its digest for the script to compare."""
+    """Template values: each part's HTML, and its digest for the script to compare."""
     return {
         element: {"html": Markup(html), "digest": _digest(html)}  # noqa: S704 - rendered with autoescape
         for element, html in parts.items()

@@ -22,7 +22,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 async def notices_for(db: Database, viewer: Viewer) -> list[Notice]:
-    """For members, and for operators."""
+    """Notices for members and for operators."""
     notices = await _different_processes(db, viewer)
     if not allows(viewer.role, "member"):
         return notices
@@ -56,7 +56,7 @@ async def _disabled_endpoints(db: Database, viewer: Viewer) -> list[Notice]:
 
 
 async def _different_processes(db: Database, viewer: Viewer) -> list[Notice]:
-    """For operators: tenants see nothing of the machines."""
+    """Notices for operators: tenants see nothing of the machines."""
     if not viewer.is_operator:
         return []
     problems = configuration_problems(await running_configurations(db))

@@ -35,7 +35,7 @@ HEADERS: Mapping[str, str] = {
 
 
 async def render(template: str, values: Mapping[str, Any]) -> str:
-    """In a thread, because large pages take long to render."""
+    """Renders in a thread, because large pages take long."""
     return await asyncio.to_thread(_render, template, values)
 
 

@@ -108,7 +108,7 @@ class AnonymousRequest:
     def redirect(
         self, path: str, *, banner: str = "", tone: Tone = "good", **query: str
     ) -> Response:
-        """To another page of the dashboard, which shows `banner` once."""
+        """Redirects to another page of the dashboard, which shows `banner` once."""
         address = self.address(path, query)
         response = RedirectResponse(address, status_code=303, headers=HEADERS)
         if banner:

@@ -43,7 +43,7 @@ async def show(request: PageRequest) -> Response:
 
 
 async def _find(request: PageRequest, query: str) -> list[Group]:
-    """Without a query, only pages."""
+    """Finds only pages if there is no query."""
     groups = [Group("Pages", _pages(request, query))]
     if query:
         groups += [

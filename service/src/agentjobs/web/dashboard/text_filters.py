@@ -71,7 +71,7 @@ def elapsed(ms: int) -> Markup:
 
 
 def duration(ms: int | float | None, otherwise: str = NOTHING) -> str:
-    """In the two largest units: 850 ms, 12 s, 3 min 5 s, 2 h 14 min."""
+    """Uses the two largest units: 850 ms, 12 s, 3 min 5 s, 2 h 14 min."""
     if ms is None:
         return otherwise
     if ms < 1_000:

@@ -220,7 +220,7 @@ async def _read_opening(body: Body) -> PushOpening:
 
 
 async def _reject(opening: PushOpening, forbidden: dict[str, str], body: Body) -> Response:
-    """As a git status report if the client supports it, so that git prints the reasons."""
+    """Sends a git status report if the client supports it, so that git prints the reasons."""
     report = rejection_report(opening, forbidden)
     if report is None:
         name, reason = next(iter(forbidden.items()))

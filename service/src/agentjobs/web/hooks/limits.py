@@ -49,7 +49,7 @@ class HookLimits:
             memory.release()
 
     def log_dropped(self, connection_id: str) -> None:
-        """At most once a minute."""
+        """Logs at most once a minute."""
         if time.monotonic() >= self._logged_at + _LOG_SECONDS:
             self._logged_at = time.monotonic()
             fields = {"connection_id": connection_id}

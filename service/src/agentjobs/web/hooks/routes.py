@@ -149,7 +149,7 @@ async def _discard_body(request: Request) -> None:
 
 
 async def _body(request: Request, memory: BodyMemory | None) -> bytes:
-    """Without memory the body is read and discarded. Raises DeliveryDropped."""
+    """If memory is short, the body is read and discarded. Raises DeliveryDropped."""
     received = limit_size(MAX_HOOK_BYTES, receive_pieces(request.receive))
     try:
         async with asyncio.timeout(_BODY_SECONDS):

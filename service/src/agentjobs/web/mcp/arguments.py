@@ -63,7 +63,7 @@ class JobConfig(TypedDict, total=False):
 
 
 def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Without references, titles and nulls, which not every model API understands."""
+    """Removes references, titles and nulls, which not every model API understands."""
     plain: dict[str, Any] = _plain(schema, schema.get("$defs", {}))
     return {"required": [], **plain}
 

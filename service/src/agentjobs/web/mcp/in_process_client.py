@@ -17,7 +17,7 @@ _FORWARDED_HEADERS = frozenset({b"host", b"traceparent", b"x-forwarded-for"})
 
 
 class InProcessClient(ToolClient):
-    """For the caller of one request, whose scope has been authenticated."""
+    """A client for the caller of one request, whose scope has been authenticated."""
 
     def __init__(self, scope: Scope) -> None:
         transport = httpx.ASGITransport(scope["app"], client=scope["client"])

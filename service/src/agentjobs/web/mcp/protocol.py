@@ -20,7 +20,7 @@ def tool_result(content: Mapping[str, Any], text: str) -> types.CallToolResult:
 
 
 def tool_error(error: ClientError) -> types.CallToolResult:
-    """For the model, which can correct its arguments or tell the user."""
+    """An error for the model, which can correct its arguments or tell the user."""
     refusal = _refusal(error)
     fields = {"code": refusal.code, "message": refusal.message, "details": refusal.details}
     return types.CallToolResult(
@@ -45,7 +45,7 @@ def invalid_arguments(error: ValidationError) -> ApiError:
 
 
 def _refusal(error: ClientError) -> ApiError:
-    """With a code for errors of the client itself too."""
+    """The error's code, also for errors of the client itself."""
     if isinstance(error, ApiError):
         return error
     is_unreachable = isinstance(error, ServiceUnreachable)

@@ -18,7 +18,7 @@ _JOB = ALL_JOBS + "/{job_id}"
 
 
 def add_resources(server: MCPServer[Any]) -> None:
-    """In the order in which clients see the templates."""
+    """Adds the templates in the order in which clients see them."""
     for uri, name, description, media_type, read in (
         (ALL_JOBS, "jobs", f"The {RECENT_JOBS} newest jobs.", JSON, _jobs),
         (_JOB, "job", "The state of a job.", JSON, _job),

@@ -99,7 +99,7 @@ class Metrics:
 
 
 class ServiceMetrics(Metrics):
-    """With those of the whole service, which any API process reads from the store."""
+    """Adds metrics of the whole service, which any API process reads from the store."""
 
     def __init__(self, loop_monitor: LoopMonitor | None = None) -> None:
         super().__init__(loop_monitor)

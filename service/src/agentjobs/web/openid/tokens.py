@@ -26,7 +26,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     redirect_uri: str
 
     def __repr__(self) -> str:
-        """Without the secret, because this may be logged."""
+        """Omits the secret, because this may be logged."""
         return f"Client(id={self.id!r})"
 
 

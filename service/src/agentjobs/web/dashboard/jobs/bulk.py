@@ -14,7 +14,7 @@ _MAX_JOBS = 50
 
 
 async def change_selected(request: PageRequest) -> Response:
-    """What is possible is done; the banner says why the rest was not."""
+    """Changes the jobs that allow it; the banner says why others were not changed."""
     jobs = list(dict.fromkeys(request.form.all("job")))[:_MAX_JOBS]
     if not jobs:
         return request.redirect("/jobs", banner="Select jobs first.", tone="warn")

@@ -96,7 +96,7 @@ async def _has_commits(request: PageRequest, details: JobDetails, commits: tuple
 
 
 async def _link_to_platform(request: PageRequest, job_id: str) -> Response:
-    """For a job that an earlier version ran."""
+    """Redirects to the platform for a job that an earlier version ran."""
     job = await get_job(request.context.jobs, request.organization_id, job_id)
     if request.http.headers.get("x-part"):
         return request.part(await request.fragment("changes/on_platform_part.html", job=job))

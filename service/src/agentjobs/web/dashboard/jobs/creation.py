@@ -105,7 +105,7 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
 
 
 def _build_request(form: Form, faults: list[Fault]) -> dict[str, Any]:
-    """Without the fields that cannot be read, which become `faults`."""
+    """Omits the fields that cannot be read, which become `faults`."""
 
     def read(name: str, parse: Callable[[str], Any]) -> Any:
         try:

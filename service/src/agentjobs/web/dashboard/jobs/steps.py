@@ -43,7 +43,7 @@ class StepPage(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """On all pages."""
+        """The number of steps on all pages."""
         return _count(self.totals, self.kind)
 
     @property

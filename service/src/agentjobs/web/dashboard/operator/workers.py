@@ -59,7 +59,7 @@ async def redirect_from_settings(request: PageRequest) -> Response:
 
 
 async def _worker_id(request: PageRequest) -> str:
-    """Not by the name of a host, which may have several workers."""
+    """Finds a worker by ID: a host may have several workers."""
     worker_id = request.path_param("id")
     workers = await list_worker_views(request.db, request.settings)
     if worker_id not in {worker.id for worker in workers}:

@@ -11,12 +11,12 @@ def escape_text(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """In one line, with invisible characters shown."""
+    """Shows text in one line, with invisible characters escaped."""
     return visible(text).replace("\n", " ")
 
 
 def text_width(text: str) -> int:
-    """In characters of a monospace font."""
+    """The width in characters of a monospace font."""
     return sum(map(_letter_width, text))
 
 

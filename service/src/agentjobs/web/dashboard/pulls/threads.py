@@ -148,7 +148,7 @@ def _render(
 def _threads(
     rendered: Sequence[tuple[Comment, Markup]], comparison: Comparison, jobs: Mapping[str, JobLine]
 ) -> list[Thread]:
-    """By the time of their first comments. Replies to comments that do not fit are left out."""
+    """Sorts by the time of first comments. Replies to comments that do not fit are left out."""
     threads: dict[str, list[tuple[Comment, Markup]]] = {}
     for comment, html in rendered:
         if comment.reply_to is None:

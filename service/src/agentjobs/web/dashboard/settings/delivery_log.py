@@ -81,7 +81,7 @@ async def redeliver_one(request: PageRequest) -> Response:
 
 
 async def redeliver_selected(request: PageRequest) -> Response:
-    """What is possible is redelivered; the banner says why the rest was not."""
+    """Redelivers what is possible; the banner says why others were not."""
     owner = await find_organization(request.db, request.organization)
     selected = list(dict.fromkeys(request.form.all("delivery")))[:_PER_PAGE]
     if not selected:

@@ -201,7 +201,7 @@ class AnsiLines(_TerminalLines):
 
 
 class PlainLines(_TerminalLines):
-    """As plain text, for downloads."""
+    """Lines as plain text, for downloads."""
 
     max_line_length = MAX_PLAIN_LINE_LENGTH
 

@@ -65,7 +65,7 @@ def language_of_file(path: str) -> Lexer | None:
 
 @lru_cache(maxsize=256)
 def language_named(name: str) -> Lexer | None:
-    """By the info string of a Markdown code fence."""
+    """Finds a lexer by the info string of a Markdown code fence."""
     if not name or len(name) > 40:
         return None
     try:

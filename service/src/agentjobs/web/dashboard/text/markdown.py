@@ -48,7 +48,7 @@ def render_all(texts: Sequence[str]) -> list[Markup]:
 
 
 async def render_present(texts: Iterable[str | None]) -> list[Markup | None]:
-    """In a thread; None for each text that is missing or blank."""
+    """Renders in a thread; None for each text that is missing or blank."""
     present = [text if text and text.strip() else None for text in texts]
     rendered = iter(await asyncio.to_thread(render_all, [text for text in present if text]))
     return [None if text is None else next(rendered) for text in present]

@@ -138,7 +138,7 @@ def _vulnerability_view(vulnerability: Vulnerability) -> _AdvisoryView:
 
 
 def _view_of_finding(finding: FindingView) -> _AdvisoryView:
-    """From a finding, if the advisory itself was withdrawn since."""
+    """Uses a finding if the advisory itself was withdrawn since."""
     return _AdvisoryView(
         id=finding.advisory_id,
         aliases=finding.aliases,

@@ -99,7 +99,7 @@ def _line(record: AuditRecord) -> _Line:
 
 
 def _query_for_actor(record: AuditRecord) -> AuditQuery:
-    """By identifier if there is one, because names are not unique."""
+    """Filters by identifier if there is one, because names are not unique."""
     if record.actor_id:
         return AuditQuery(actor_id=record.actor_id)
     return AuditQuery(actor=record.actor)
