@@ -190,7 +190,8 @@ async def test_a_changed_network_policy_is_changed_back(
         await ensure_network_policy(cluster)
         unchanged = await asyncio.to_thread(client.get, f"{path}/{POLICY_NAME}")
         assert unchanged == policy
-        assert not caplog.messages
+        # A kubelet of an earlier test may still write to the log.
+        assert [it.message for it in caplog.records if it.name.startswith("agentjobs")] == []
         edited = {**policy, "spec": {**policy["spec"], "egress": [{}]}}
         await asyncio.to_thread(client.http.put, f"{path}/{POLICY_NAME}", json=edited)
         await ensure_network_policy(cluster)
