@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs_dependencies.advisories.model import Advisory
-from agentjobs_dependencies.fix_plan import Fix
+from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_runtime.settings.registries import public_registry
 from tests.support.fix_corpus import Corpus, FixJob, Outcome, advisory
 from tests.support.fix_proofs import Proof, run_command

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_dependencies.fix_plan import Fix
+from agentjobs_dependencies.fixes.model import Fix
 from tests.fixes.javascript import (
     BRACES,
     LODASH,

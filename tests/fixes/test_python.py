@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_dependencies.advisories.model import Advisory
-from agentjobs_dependencies.fix_plan import Fix
+from agentjobs_dependencies.fixes.model import Fix
 from tests.support.fix_corpus import Corpus, FixJob, advisory
 from tests.support.fix_proofs import Proof, run_command
 from tests.support.python_tools import (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from agentjobs_dependencies.fix_plan import Fix
 from agentjobs_dependencies.fixes.fix import FIXERS
+from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_worker.agents.cve_fixer_support import find_fixer_tools
 from tests.support.fixer_project import TOOLS_PATH
 from tests.support.vulnerable_projects import UV

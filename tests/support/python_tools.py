@@ -12,7 +12,7 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 
-from agentjobs_dependencies.fix_plan import Fix
+from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_runtime.settings.registries import public_registry
 from agentjobs_worker.agents.builtin_agents import CVE_FIXER_DIRECTORY
 from tests.support.fix_proofs import Proof, run_command

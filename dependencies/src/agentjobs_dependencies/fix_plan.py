@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 
+from agentjobs_dependencies.advisories import model
 from agentjobs_dependencies.advisories.dependency_matching import (
-    AdvisorySummary,
     Finding,
     Package,
 )
-from agentjobs_dependencies.advisories.model import Advisory
 from agentjobs_dependencies.fixes.fix import can_fix
+from agentjobs_dependencies.fixes.model import Advisory, Fix
 from agentjobs_dependencies.model import Dependency, IndexWarning
-from agentjobs_dependencies.version_choice import Candidate, Choice
+from agentjobs_dependencies.version_choice import Choice
 
 # The agent takes the first version that suits the project.
 MAX_CANDIDATES = 8
@@ -25,7 +25,7 @@ Location = tuple[str, str, str]
 
 class Exposure(msgspec.Struct, frozen=True, dict=True):
     dependencies: tuple[Dependency, ...]
-    advisories: tuple[Advisory, ...]
+    advisories: tuple[model.Advisory, ...]
     findings: tuple[Finding, ...]
     warnings: tuple[IndexWarning, ...] = ()
     installed_together: tuple[tuple[str, ...], ...] = ()
@@ -48,32 +48,6 @@ class Exposure(msgspec.Struct, frozen=True, dict=True):
 
 def locate_package(item: Dependency | Finding) -> Location:
     return item.manifest, item.ecosystem, item.name
-
-
-class Fix(msgspec.Struct, frozen=True, kw_only=True, rename={"old": "from", "new": "to"}):
-    """One entry of `fixes` in the job file; keys may be added, never removed."""
-
-    ecosystem: str
-    manifest: str
-    package: str
-    old: str
-    new: str
-    direct: bool
-    parents: tuple[str, ...]
-    hashes: tuple[str, ...]
-    candidates: tuple[Candidate, ...]
-    registry: str
-    advisories: tuple[AdvisorySummary, ...]
-    why: str
-    managed_by: str = ""
-
-    @property
-    def location(self) -> Location:
-        return self.manifest, self.ecosystem, self.package
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return *self.location, self.new
 
 
 class FixPlan(msgspec.Struct, frozen=True):
@@ -104,15 +78,16 @@ def plan_fixes(
     return FixPlan(tuple(fixes), tuple(not_fixed))
 
 
-def job_entries(fixes: Iterable[Fix], before: Exposure) -> dict[str, Any]:
-    """The entries of the job file that `fixes` reads."""
-    fixes = list(fixes)
-    manifests = {fix.manifest for fix in fixes}
-    groups = before.installed_together
-    return {
-        "fixes": msgspec.to_builtins(fixes),
-        "installed_together": [group for group in groups if not manifests.isdisjoint(group)],
-    }
+def job_entries(fixes: Iterable[Fix]) -> dict[str, Any]:
+    """The entries of the job file that `fixes` reads; keys may be added, never removed."""
+    entries: list[dict[str, Any]] = []
+    groups: dict[tuple[str, ...], None] = {}
+    for fix in fixes:
+        entry = msgspec.to_builtins(fix)
+        entry |= {"from": entry.pop("old"), "to": entry.pop("new")}
+        groups |= dict.fromkeys(entry.pop("installed_together"))
+        entries.append(entry)
+    return {"fixes": entries, "installed_together": list(groups)}
 
 
 def _reason_not_to_fix(finding: Finding, choice: Choice) -> str | None:
@@ -156,17 +131,23 @@ def _fix(exposure: Exposure, same: list[Finding], choice: Choice, registry: str)
         advisories=tuple(_advisory(finding) for finding in same),
         why=choice.reason,
         managed_by=first.managed_by,
+        installed_together=tuple(
+            group for group in exposure.installed_together if first.manifest in group
+        ),
     )
 
 
-def _advisory(finding: Finding) -> AdvisorySummary:
+def _advisory(finding: Finding) -> Advisory:
     """One advisory per vulnerability, with all its identifiers and the severity of the group."""
     first = next(advisory for advisory in finding.advisories if advisory.id == finding.advisory_id)
     names = {name for advisory in finding.advisories for name in (advisory.id, *advisory.aliases)}
-    return msgspec.structs.replace(
-        first,
+    return Advisory(
+        id=first.id,
         aliases=tuple(sorted(names - {first.id})),
         severity=finding.severity,
         score=finding.score,
+        ranges=first.ranges,
         summary=finding.summary or first.summary,
+        url=first.url,
+        fixed=first.fixed,
     )

@@ -4,7 +4,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from agentjobs_dependencies.advisories.dependency_matching import Finding
-from agentjobs_dependencies.fix_plan import Exposure, Fix, Location, locate_package
+from agentjobs_dependencies.fix_plan import Exposure, Location, locate_package
+from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_dependencies.model import Dependency
 from agentjobs_dependencies.versions.order import version_key
 

@@ -16,6 +16,7 @@ from agentjobs_dependencies.advisories.dependency_matching import Finding, Packa
 from agentjobs_dependencies.advisories.matching import affects, by_package, fixed_versions
 from agentjobs_dependencies.advisories.model import Advisory
 from agentjobs_dependencies.advisories.severity import find_severity
+from agentjobs_dependencies.fixes.model import Candidate
 from agentjobs_dependencies.registries.versions import (
     Published,
     PublishedVersion,
@@ -36,14 +37,6 @@ _MAX_SKIPPED = 3
 _MAX_TIME_REQUESTS = 10
 _CHOICES_AT_ONCE = 8
 _DAY_SECONDS = 86_400
-
-
-class Candidate(msgspec.Struct, frozen=True):
-    """A safe version. `requires` is the range of Python, Node.js or Rust versions it needs."""
-
-    version: str
-    requires: str
-    hashes: tuple[str, ...]
 
 
 class Choice(msgspec.Struct, frozen=True):

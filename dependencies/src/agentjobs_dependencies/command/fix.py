@@ -5,10 +5,9 @@ import os
 from pathlib import Path
 
 from agentjobs_dependencies.command.directory import read_exposure
-from agentjobs_dependencies.fix_plan import MAX_CANDIDATES, Exposure, job_entries, plan_fixes
+from agentjobs_dependencies.fix_plan import MAX_CANDIDATES, Exposure, plan_fixes
 from agentjobs_dependencies.fixes.download import DownloadFailed, download
 from agentjobs_dependencies.fixes.fix import fix_all
-from agentjobs_dependencies.fixes.model import read_fixes
 from agentjobs_dependencies.recheck import faults_in
 from agentjobs_dependencies.registries.all_registries import REGISTRY_APIS, parse_response
 from agentjobs_dependencies.registries.api import InvalidPackageName
@@ -39,7 +38,7 @@ def fix_directory(root: Path, before: Exposure, source: Path) -> Exposure:
         RegistryVersionChooser(registry), before.findings, before.advisories, MAX_CANDIDATES
     )
     plan = plan_fixes(before, before.findings, asyncio.run(work), registry.addresses)
-    outcome = fix_all(read_fixes(job_entries(plan.fixes, before)), root)
+    outcome = fix_all(plan.fixes, root)
     after = read_exposure(root, source)
     failed = {(failure.fix.manifest, failure.fix.package) for failure in outcome.failed}
     made = [fix for fix in plan.fixes if (fix.manifest, fix.package) not in failed]

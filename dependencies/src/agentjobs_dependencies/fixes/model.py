@@ -5,7 +5,7 @@ other modules, and packages that the sandbox shows.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 
@@ -22,6 +22,7 @@ class Advisory:
     ranges: str = ""
     summary: str = ""
     url: str = ""
+    fixed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,14 @@ class Fix:
     # group that have the package at a vulnerable version have fixes of their own.
     installed_together: tuple[tuple[str, ...], ...] = ()
 
+    @property
+    def location(self) -> tuple[str, str, str]:
+        return self.manifest, self.ecosystem, self.package
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return *self.location, self.new
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -96,42 +105,21 @@ class Outcome:
 def read_fixes(job: Mapping[str, Any]) -> list[Fix]:
     """The fixes of the job file. Raises KeyError, TypeError or ValueError if malformed."""
     groups = [tuple(group) for group in job.get("installed_together", ())]
-    return [_fix(entry, groups) for entry in job.get("fixes", [])]
+    return [_read_fix(entry, groups) for entry in job.get("fixes", [])]
 
 
-def _fix(entry: Mapping[str, Any], groups: Sequence[tuple[str, ...]]) -> Fix:
-    return Fix(
-        ecosystem=entry["ecosystem"],
-        manifest=entry["manifest"],
-        package=entry["package"],
-        old=entry["from"],
-        new=entry["to"],
-        direct=bool(entry.get("direct", True)),
-        parents=tuple(entry.get("parents", ())),
-        hashes=tuple(entry.get("hashes", ())),
-        registry=entry.get("registry", ""),
-        advisories=tuple(_advisory(advisory) for advisory in entry.get("advisories", ())),
-        why=entry.get("why", ""),
-        managed_by=entry.get("managed_by", ""),
-        candidates=tuple(_candidate(candidate) for candidate in entry.get("candidates", ())),
-        installed_together=tuple(group for group in groups if entry["manifest"] in group),
-    )
+def _read_fix(entry: Mapping[str, Any], groups: Sequence[tuple[str, ...]]) -> Fix:
+    values = _known_values(Fix, {**entry, "old": entry["from"], "new": entry["to"]})
+    for name, kind in (("advisories", Advisory), ("candidates", Candidate)):
+        values[name] = tuple(kind(**_known_values(kind, each)) for each in values.get(name, ()))
+    together = tuple(group for group in groups if entry["manifest"] in group)
+    return Fix(**{**values, "installed_together": together})
 
 
-def _candidate(entry: Mapping[str, Any]) -> Candidate:
-    return Candidate(
-        entry["version"], entry.get("requires") or "", tuple(entry.get("hashes") or ())
-    )
-
-
-def _advisory(entry: Mapping[str, Any]) -> Advisory:
-    score = entry.get("score")
-    return Advisory(
-        id=entry["id"],
-        aliases=tuple(entry.get("aliases", ())),
-        severity=entry.get("severity") or "unknown",
-        score=None if score is None else float(score),
-        ranges=entry.get("ranges") or "",
-        summary=entry.get("summary") or "",
-        url=entry.get("url") or "",
-    )
+def _known_values(kind: type, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of this dataclass; the default replaces null."""
+    return {
+        field.name: tuple(value) if isinstance(value, list) else value
+        for field in fields(kind)
+        if (value := entry.get(field.name)) is not None
+    }

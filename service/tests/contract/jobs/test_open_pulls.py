@@ -25,7 +25,8 @@ from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.repos.thresholds import set_organization_threshold
 from agentjobs.store.database import Database, Transaction
-from agentjobs_dependencies.fix_plan import Exposure, Fix
+from agentjobs_dependencies.fix_plan import Exposure
+from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_runtime.protocol.outcomes import JobFailed
 from agentjobs_runtime.settings import load
 from agentjobs_worker.agents.catalog import Catalog

@@ -1,5 +1,6 @@
 """Which fixes cve-fixer is given, and whether a commit contains them. Pure functions."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -8,7 +9,8 @@ import pytest
 from agentjobs.publishing.cve_fix.cve_fix import check_fixes
 from agentjobs.publishing.cve_fix.fix_plan import findings_of_job, findings_to_fix, require_fixes
 from agentjobs_dependencies.advisories.dependency_matching import match_dependencies
-from agentjobs_dependencies.fix_plan import Exposure, Fix, FixPlan, plan_fixes
+from agentjobs_dependencies.fix_plan import Exposure, FixPlan, job_entries, plan_fixes
+from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs_dependencies.recheck import faults_in
 from agentjobs_dependencies.version_choice import Choice
@@ -79,7 +81,7 @@ def planned(exposure: Exposure, choices: dict[str, str | None], job: ClaimedJob)
 def test_a_vulnerable_package_gets_one_fix_that_names_every_advisory_once() -> None:
     before = exposed(dependency("requests", "2.25.0"), dependency("six", "1.16.0"))
     (fix,) = planned(before, {"requests": "2.31.0"}, a_job()).fixes
-    document = msgspec.to_builtins(fix)
+    (document,) = job_entries([fix])["fixes"]
     assert (document["package"], document["from"], document["to"]) == (
         "requests",
         "2.25.0",
@@ -257,7 +259,7 @@ def test_only_the_files_of_the_commit_prove_a_fix(
 def test_each_of_several_versions_may_have_its_own_fix(
     fixes: tuple[Fix, ...], after: tuple[str, ...], expected: list[str]
 ) -> None:
-    both = (*fixes, msgspec.structs.replace(fixes[0], old="3.10", new="3.11"))
+    both = (*fixes, replace(fixes[0], old="3.10", new="3.11"))
     before = exposed(dependency("pyyaml", "5.3"), dependency("pyyaml", "3.10"))
     commit = exposed(*(dependency("pyyaml", version) for version in after))
     faults = [fault for fault in faults_in(both, before, commit) if "went from" in fault]

@@ -13,7 +13,8 @@ from agentjobs.publishing.cve_fix.exposure import read_exposure
 from agentjobs.publishing.cve_fix.fix_plan import findings_of_job, findings_to_fix, require_fixes
 from agentjobs.publishing.cve_fix.proposed import leave_out_proposed
 from agentjobs.publishing.hosted_repo import HostedRepo
-from agentjobs_dependencies.fix_plan import MAX_CANDIDATES, Exposure, Fix, job_entries, plan_fixes
+from agentjobs_dependencies.fix_plan import MAX_CANDIDATES, Exposure, job_entries, plan_fixes
+from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_dependencies.recheck import faults_in, fixes_left_out
 from agentjobs_dependencies.version_choice import choose_versions
 from agentjobs_runtime.agents.definitions import CVE_FIXER
@@ -35,9 +36,7 @@ class CveFix:
 
     @property
     def job_file_entries(self) -> dict[str, Any]:
-        if self.before is None:
-            return {}
-        return job_entries(self.fixes, self.before)
+        return {} if self.before is None else job_entries(self.fixes)
 
     def narrow(self, network: tuple[str, ...]) -> tuple[str, ...]:
         """Limits the agent's hosts to the package registries that the fixes need."""

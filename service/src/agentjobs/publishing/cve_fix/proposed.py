@@ -25,7 +25,8 @@ from agentjobs.local_git.pull_heads import fetch_heads
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo
-from agentjobs_dependencies.fix_plan import Exposure, Fix
+from agentjobs_dependencies.fix_plan import Exposure
+from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.protocol.outcomes import JobFailed
 
