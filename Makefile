@@ -112,7 +112,7 @@ SYSTEM_proxies := $(SYSTEM_test) caddy
 SYSTEM_sandbox_builds := $(SYSTEM_test) g++ cmake cargo golang-go default-jdk-headless maven
 #: site: every page of the documentation site in a browser
 NEEDS_site = $(NPM_TESTS_DIR)/.installed
-BUILD_site = $(MAKE) --no-print-directory docs
+BUILD_site = MAKEFLAGS= $(MAKE) --no-print-directory docs
 #: systemd: docs/installation.md on a booted systemd (root)
 
 .DEFAULT_GOAL := help
