@@ -25,7 +25,7 @@ class _Version(msgspec.Struct):
 
 
 async def server_version(cluster: Cluster) -> str:
-    """Such as `v1.34.4`. Raises as `Cluster.call` does."""
+    """The version, such as `v1.34.4`. Raises as `Cluster.call` does."""
 
     async def read() -> str:
         # lightkube has no call for what is not a resource.
@@ -37,7 +37,7 @@ async def server_version(cluster: Cluster) -> str:
 
 
 async def missing_permissions(cluster: Cluster) -> list[str]:
-    """Such as `delete pods`. Raises as `Cluster.call` does."""
+    """Missing permissions, such as `delete pods`. Raises as `Cluster.call` does."""
     return [
         f"{verb} {resource}"
         for (group, resource), verbs in PERMISSIONS.items()

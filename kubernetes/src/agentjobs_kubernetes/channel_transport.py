@@ -91,7 +91,7 @@ class ChannelTransport(asyncio.Transport):
         return self._protocol
 
     def close(self) -> None:
-        """After everything that was written has been sent."""
+        """Closes when everything that was written has been sent."""
         if not self._closing.is_set():
             self._closing.set()
             self.write_eof()

@@ -37,7 +37,7 @@ class TransferLimits:
 
     @classmethod
     def of(cls, limits: Limits, received_bytes: int = 0) -> "TransferLimits":
-        """What is left of a sandbox's limits after other downloads."""
+        """The rest of a sandbox's limits after other downloads."""
         # 0 would be no limit.
         left = max(1, limits.workspace_bytes - received_bytes) if limits.workspace_bytes else 0
         return cls(max_bytes=left, max_file_bytes=limits.file_bytes, text=limits.workspace_text)

@@ -33,7 +33,7 @@ class HostileTree:
     def __init__(self, directory: str, lower: str = "") -> None:
         self._root = os.open(directory, _DIRECTORY_FLAGS)
         self._lower = os.fsencode(lower)
-        # These have no entry of their own, so they are counted here.
+        # Directories without an entry of their own; entries are counted by the caller.
         self.created_parents = 0
         # The parents of the last path, below the root.
         self._names: list[bytes] = []

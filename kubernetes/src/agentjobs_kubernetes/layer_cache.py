@@ -66,7 +66,7 @@ class LayerCache:
         await wait_despite_cancellation(*tasks)
 
     def find(self, task: SandboxTask) -> tuple[CachedLayer, ...]:
-        """What a pod for the task may unpack. Blocking, briefly."""
+        """The archives that a pod for the task may unpack. Blocking, briefly."""
         if not self._claim or time.monotonic() < self._paused_until:
             return ()
         return tuple(
@@ -77,13 +77,13 @@ class LayerCache:
         )
 
     def pause(self) -> None:
-        """After a pod that should have used the volume was lost."""
+        """Stop using the cache for a while, after a pod that should have used it was lost."""
         self._paused_until = time.monotonic() + PAUSE_SECONDS
 
     def store_missing(
         self, task: SandboxTask, requested: Collection[CachedLayer], unpacked: Collection[str]
     ) -> None:
-        """In the background, one at a time. `unpacked` are those that the cache had."""
+        """Store layers in the background, one at a time. `unpacked` came from the cache."""
         if not self._claim:
             return
         missing = {layer.path for layer in requested} - set(unpacked)

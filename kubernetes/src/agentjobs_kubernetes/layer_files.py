@@ -88,7 +88,7 @@ def _layers(task: SandboxTask) -> dict[PurePosixPath, Layer]:
 
 
 def deleted_paths(upper: Path) -> tuple[bytes, ...]:
-    """What earlier runs deleted of the lower directory."""
+    """Paths of the lower directory that earlier runs deleted."""
     try:
         return tuple(deleted_record(upper).read_bytes().split(b"\0"))
     except FileNotFoundError:

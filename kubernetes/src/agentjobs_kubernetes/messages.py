@@ -99,7 +99,7 @@ def decode_message(payload: bytes) -> Message:
 
 
 def decode_request(payload: bytes) -> dict[str, Any]:
-    """What the peer wants to do with a channel that it opens."""
+    """The purpose of a channel that the peer opens."""
     try:
         return _request_decoder.decode(payload)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

@@ -43,7 +43,7 @@ class NetworkProbe:
 
 
 async def probe_network(cluster: Cluster) -> NetworkProbe:
-    """From one pod, dial another and what else a cluster has. Raises SandboxError."""
+    """Dial a pod, the API servers and other addresses from a pod. Raises SandboxError."""
     await ensure_network_policy(cluster)
     async with _probe_pod(cluster) as (_, other), _probe_pod(cluster) as (supervisor, own):
         addresses = {
@@ -122,7 +122,7 @@ async def _dial(supervisor: Supervisor, addresses: Mapping[str, str]) -> set[str
 
 
 async def _api_servers(cluster: Cluster) -> list[str]:
-    """As pods see it, and as this worker does."""
+    """The addresses of the API server for pods, and for this worker."""
     server = urlsplit(cluster.client.config.cluster.server)
     places = [
         (os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")),

@@ -63,7 +63,7 @@ class PodRuns:
         *,
         pending_seconds: float | None = None,
     ) -> SandboxReport:
-        """In a new pod. Raises SandboxError, and what the callbacks raise."""
+        """Run the task in a new pod. Raises SandboxError, and what the callbacks raise."""
         credentials = new_credentials()
         cached = self._cache.find(task)
         request = self._request(task, credentials, cached)
@@ -104,7 +104,7 @@ class PodRuns:
     async def resume(
         self, task: SandboxTask, owner: RunOwner, on_output: OnOutput
     ) -> SandboxReport:
-        """In the pod that an earlier worker left. Raises SandboxLost if it is gone."""
+        """Continue in the pod that an earlier worker left. Raises SandboxLost if it is gone."""
         record = self._records.find(owner.job_id, owner.step, owner.continues)
         if record is None:
             await self._end_superseded(owner)

@@ -86,7 +86,7 @@ class PodState:
         return int(text) if text.isdecimal() else 0
 
     def after_deletion(self) -> "PodState":
-        """What is known of the pod when it is gone."""
+        """The last state of a pod that is gone."""
         failure = self.failure
         if failure is None and not self.has_ended:
             failure = SandboxLost("somebody deleted the pod of this run")
@@ -188,7 +188,7 @@ def _scheduling_problem(status: core.PodStatus) -> str:
 
 
 def _explain_end(pod: Pod, status: core.PodStatus, state: PodState) -> SandboxLost | None:
-    """Only ends that the command is not to blame for."""
+    """None if the command is to blame."""
     if state.is_oom_killed or state.is_storage_exceeded or state.is_deadline_exceeded:
         return None
     disruption = _disruption(status)
@@ -249,7 +249,7 @@ def _condition_value(status: core.PodStatus, type: str) -> bool | None:
 
 
 def _has_task_image(pod: Pod) -> bool:
-    """Only such a pod needs the supervisor from another image."""
+    """Whether the pod runs the task's image, and so needs the supervisor from another one."""
     containers = (pod.spec and pod.spec.initContainers) or ()
     return any(container.name == SUPERVISOR_CONTAINER for container in containers)
 

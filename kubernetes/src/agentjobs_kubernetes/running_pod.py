@@ -57,7 +57,7 @@ class RunningPod:
 async def _relay(
     channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Until both sides have ended. Raises ConnectionLost and OSError."""
+    """Copy bytes until both sides have ended. Raises ConnectionLost and OSError."""
 
     async def send() -> None:
         while data := await reader.read(_CHUNK_BYTES):

@@ -159,7 +159,7 @@ class KubernetesSandbox:
     async def _ask_for_programs(
         self, names: Collection[str], image: RootImage | None, path: str
     ) -> dict[str, str]:
-        """In a pod for this question alone. Raises SandboxError."""
+        """Ask a pod that is created for this question alone. Raises SandboxError."""
         task = idle_task("", _MAX_TRIAL_SECONDS, image=image)
         question = {"type": "find_programs", "names": sorted(names), "path": path}
         with _lost_access():
@@ -188,7 +188,7 @@ async def _with_worker_files(task: SandboxTask) -> SandboxTask:
 
 
 def _check_directories(task: SandboxTask) -> None:
-    """Before a pod is created for nothing. Raises SandboxError."""
+    """Refuse a task that no pod can run. Raises SandboxError."""
     if any(port.protocol is None for port in task.ports):
         raise SandboxError("a port of a pod cannot be served by a socket")
     for source in (source for upload in task_uploads(task) for source in upload.sources):

@@ -93,7 +93,7 @@ class FairTurns:
     async def take(
         self, claim: Callable[[Collection[str]], Awaitable[T | None]]
     ) -> AsyncIterator[T | None]:
-        """What `claim` returns; it gets the organizations to leave out. The turn ends at exit."""
+        """The result of `claim`, called with organizations to leave out; ends the turn at exit."""
         async with self._claiming:
             claimed = await claim(self._busy | self._served)
             if claimed is None and self._served:

@@ -37,7 +37,7 @@ def new_id(prefix: str) -> str:
 
 
 def _random_bits() -> int:
-    """From a stock, so that one system call serves many identifiers."""
+    """Takes bits from a stock, so that one system call serves many identifiers."""
     if not _stock:
         random = os.urandom(_RANDOM_BYTES * _STOCK_SIZE)
         ends = range(_RANDOM_BYTES, len(random) + 1, _RANDOM_BYTES)

@@ -56,7 +56,7 @@ def read_artifacts(run_dir: Path) -> Artifacts:
 
 
 def detect_media_type(content: bytes) -> str:
-    """By the content: the name is the agent's choice."""
+    """The type by the content, because the agent chooses the name."""
     if content.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if content.startswith(b"\xff\xd8\xff"):

@@ -51,7 +51,7 @@ class EnvironmentRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def request_key(self) -> str:
-        """Known without asking a registry."""
+        """The part of the key that is known without asking a registry."""
         definition = self.definition
         parts = [FORMAT, definition.setup, sorted(definition.variables.items()), self.images]
         return _digest([*parts, sorted(self.files), self.generation])

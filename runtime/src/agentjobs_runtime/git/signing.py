@@ -82,7 +82,7 @@ class SigningKey:
 
 
 def fingerprint(public_text: str) -> str:
-    """As `ssh-keygen -l` prints it."""
+    """The fingerprint as `ssh-keygen -l` prints it."""
     digest = hashlib.sha256(base64.b64decode(public_text.split()[1])).digest()
     return f"SHA256:{base64.b64encode(digest).rstrip(b'=').decode()}"
 

@@ -30,7 +30,7 @@ class CheckoutLimits(msgspec.Struct, frozen=True):
 
     @property
     def any_ratio_bytes(self) -> int:
-        """What a checkout may take even if its repository stores next to nothing."""
+        """The size that a checkout may have even if its repository stores next to nothing."""
         return self.size_bytes // 16
 
 

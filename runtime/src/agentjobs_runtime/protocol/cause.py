@@ -54,7 +54,7 @@ class Cause(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """Such as `requests to 2.31.0`."""
+        """The upgrade in short, such as `requests to 2.31.0`."""
         packages = {(fix.ecosystem, fix.package) for fix in self.all_fixes}
         if len(packages) > 1:
             return f"{self.package} and {len(packages) - 1} more"

@@ -26,8 +26,8 @@ def mentions_lack_of_space(error: BaseException) -> bool:
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
-    """The error itself first. One that is raised again while its consequence is handled is part of
-    a circle."""
+    """The error and its causes. An error that is raised again while its consequence is handled
+    is among its own causes."""
     chain: list[BaseException] = []
     while error is not None and error not in chain:
         chain.append(error)

@@ -30,7 +30,7 @@ _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
 def encode_forms(values: Iterable[str]) -> set[bytes]:
-    """Without values that are too short to tell from ordinary text."""
+    """Omits values that are too short to tell from ordinary text."""
     forms = {form for value in values for form in _forms(value.strip())}
     return {form for form in forms if len(form) >= MIN_LENGTH}
 

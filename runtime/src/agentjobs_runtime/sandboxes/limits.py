@@ -71,7 +71,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def format_bytes(size: int) -> str:
-    """In the largest unit that gives a whole number."""
+    """The size in the largest unit that gives a whole number."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size % KIB or unit == "GiB":
             return f"{size} {unit}"

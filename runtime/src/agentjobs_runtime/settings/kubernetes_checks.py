@@ -61,7 +61,7 @@ def is_name(text: str) -> bool:
 
 
 def is_subdomain(text: str) -> bool:
-    """Such as the name of a runtime class."""
+    """Whether the text is a name in Kubernetes, such as that of a runtime class."""
     return len(text) <= _MAX_PREFIX and _SUBDOMAIN.fullmatch(text) is not None
 
 

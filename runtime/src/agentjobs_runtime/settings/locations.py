@@ -17,7 +17,7 @@ class SettingsFileError(Exception):
 
     @classmethod
     def from_msgspec(cls, message: str) -> Self:
-        """From a message such as "Expected `int`, got `str` - at `$.agents[0].id`"."""
+        """Parses a message such as "Expected `int`, got `str` - at `$.agents[0].id`"."""
         reason, _, where = message.partition(" - at ")
         path = where.strip("`").removeprefix("$").removeprefix(".").split("[...]")[0]
         named = re.search(r"(?:unknown field|missing required field) `([^`]+)`", reason)

@@ -171,7 +171,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def public_path(self) -> str:
-        """Below which the service is published, such as `/agents`; empty at the root of a host."""
+        """The path of the service, such as `/agents`; empty at the root of a host."""
         return urlsplit(self.effective_public_url).path
 
     @property
@@ -214,7 +214,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def orphan_seconds(self) -> float:
-        """After so long without its worker, an agent in a pod ends itself.
+        """How long an agent in a pod runs without its worker before it ends itself.
 
         The worker may have died just before it renewed the lease, which must outlast the agent.
         """

@@ -90,7 +90,7 @@ def _load(certificates: Path | None) -> "Export":
 
 
 async def _stop(export: "Export") -> None:
-    """In a thread that the end of the process does not wait for."""
+    """Runs in a thread that the end of the process does not wait for."""
     thread = threading.Thread(target=export.stop, name="last traces", daemon=True)
     thread.start()
     await asyncio.to_thread(thread.join, _FLUSH_SECONDS)

@@ -63,7 +63,7 @@ def continue_trace(
     attributes: Attributes | None = None,
     kind: SpanKind = SpanKind.INTERNAL,
 ) -> contextlib.AbstractContextManager[Span]:
-    """What the current task does belongs to this trace, or to a new one."""
+    """Let the work of the current task belong to this trace, or to a new one."""
     parent = parse_traceparent(traceparent)
     return _enter(_tracer.start_span(name, parent, kind, _known(attributes)))
 
@@ -118,7 +118,7 @@ def set_attributes(changed: Span, attributes: Attributes) -> None:
 
 
 def fail(failed: Span, error_type: str) -> None:
-    """With a code, never with the message, which may quote a prompt or a path."""
+    """Record a code, never the message, which may quote a prompt or a path."""
     failed.set_status(StatusCode.ERROR)
     failed.set_attribute("error.type", error_type)
 

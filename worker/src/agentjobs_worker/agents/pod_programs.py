@@ -84,7 +84,7 @@ class PodPrograms:
         )
 
     def resolve(self, agent: Agent) -> Agent:
-        """With the command that runs in the image, and without files of the worker's programs."""
+        """The agent with the command of the image, and without files of the worker's programs."""
         if agent.preset is not None:
             assert agent.model is not None, "every preset has a model"
             preset = PRESETS[agent.preset]

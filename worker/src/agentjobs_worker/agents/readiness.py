@@ -188,7 +188,7 @@ _VERSIONS = Versions()
 
 
 async def check_installed(settings: Settings, agents: Sequence[Agent]) -> list[Readiness]:
-    """On this machine, or in the image of pods."""
+    """Whether agents can run on this machine, or in the image of pods."""
     if not settings.uses_kubernetes:
         return await check_agents(agents, in_sandbox=settings.has_sandbox)
     try:

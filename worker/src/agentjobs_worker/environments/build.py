@@ -78,7 +78,7 @@ async def build_environment(
 
 
 async def fetch_images(images: Images, task: BuildTask, log: BuildLog) -> dict[str, Image]:
-    """By reference. Raises EnvironmentFailed and RegistryUnavailable."""
+    """The images by reference. Raises EnvironmentFailed and RegistryUnavailable."""
     fetched = {}
     for reference in task.request.images:
         log.note(f"image {reference}")

@@ -92,7 +92,7 @@ class EnvironmentChoice:
     def building(
         self, request: EnvironmentRequest, *, is_started: bool = True
     ) -> EnvironmentNotReady:
-        """Not started if too many builds of the organization wait already."""
+        """Starts no build if too many builds of the organization wait already."""
         key = hold_key(self.repo_id, request.request_key)
         request_key = request.request_key if is_started else None
         return EnvironmentNotReady(

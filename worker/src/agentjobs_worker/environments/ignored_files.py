@@ -43,7 +43,7 @@ async def move_ignored_files(mirror: Path, checkout: Checkout, target: Path) -> 
 
 
 def _outermost(paths: list[bytes]) -> list[bytes]:
-    """Without what is in a listed directory: git lists a `.gitignore` there that ignores itself."""
+    """Omits paths in a listed directory: git lists a `.gitignore` there that ignores itself."""
     listed = set(paths)
 
     def is_inside(path: bytes) -> bool:

@@ -44,7 +44,7 @@ async def find_secret(directories: Sequence[Path], secrets: Iterable[str]) -> st
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """Only files that setup could write: searching all others may take minutes."""
+    """Threads for searches only: one may take minutes, and shared threads are few."""
     return ThreadPoolExecutor(MAX_BUILDS, thread_name_prefix="secret-search")
 
 

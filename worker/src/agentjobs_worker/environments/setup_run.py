@@ -121,7 +121,7 @@ class SetupRunner:
 
 @asynccontextmanager
 async def _scratch(directory: Path, uid: int | None) -> AsyncIterator[Path]:
-    """Beside the snapshot, and gone before it is complete."""
+    """A directory beside the snapshot, removed before the snapshot is complete."""
     scratch = directory / "scratch"
     scratch.mkdir(mode=0o755)
     (scratch / "run").mkdir(mode=0o755)

@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BuildHooks:
-    """What waits for a build. Both raise StoreError only."""
+    """Callbacks for what waits for a build. Both raise StoreError only."""
 
     # Called again and again while the build waits or runs.
     renew: Callable[[], Awaitable[None]]
@@ -127,7 +127,7 @@ class WorkerEnvironments:
             await builds.mark_removed(self._db, removed)
 
     def trim_soon(self) -> None:
-        """In the background: it may wait for downloads."""
+        """Trim the cache in the background: it may wait for downloads."""
         if self._trimming is None or self._trimming.done():
             self._trimming = asyncio.create_task(self._try_to_trim(), name="trim environments")
 

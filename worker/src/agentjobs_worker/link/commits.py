@@ -1,4 +1,4 @@
-"""What commits contain.
+"""The contents of commits.
 
 This module is one of those through which the worker reaches the service: the protocol between both
 replaces them.

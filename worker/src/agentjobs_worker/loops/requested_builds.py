@@ -80,7 +80,7 @@ class RequestedBuilds:
             await asyncio.wait([building])
 
     async def request_after_pushes(self) -> None:
-        """Once for each new head of a default branch whose environment is in use."""
+        """Request a build for each new head of a default branch whose environment is in use."""
         since = await self._db.clock_ms() - RECENT_MS
         for row in await build_queries.list_changed_repos(
             self._db, self.environments.location, since

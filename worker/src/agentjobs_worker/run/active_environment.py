@@ -272,7 +272,7 @@ def _service_task(
 async def _check_programs(
     task: SandboxTask, agent: Agent, image: Image, root: RootImage, sandbox: Sandbox
 ) -> None:
-    """None for a program in the repository. A shell starts the program of a preset."""
+    """Checks the first program and that of a preset, but none in the repository."""
     programs = (task.argv[0], find_program_name(agent) or "")
     names = {Path(program).name for program in programs if program and not _is_in_repo(program)}
     paths = await sandbox.find_programs(names, image=root, path=image.variables.get("PATH", ""))
@@ -281,7 +281,7 @@ async def _check_programs(
 
 
 def _by_name(task: SandboxTask) -> SandboxTask:
-    """The image has the program in another place than the worker."""
+    """Name the program without its path, which is another one in the image."""
     if _is_in_repo(task.argv[0]):
         return task
     return dataclasses.replace(task, argv=(Path(task.argv[0]).name, *task.argv[1:]))

@@ -34,7 +34,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     setup_scripts: tuple[str, ...] = ()
 
     def protect_scripts(self, setup: str) -> "RunPlan":
-        """Also if the agent itself does not use the environment."""
+        """Protect scripts that `setup` names, even if the agent does not use the environment."""
         return msgspec.structs.replace(self, setup_scripts=named_scripts(setup))
 
     @property

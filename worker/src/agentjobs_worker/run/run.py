@@ -234,7 +234,7 @@ async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) ->
 
 
 def _check_adopted(run: RunContext, environment: RunEnvironment) -> None:
-    """What the agent uses besides its own sandbox ended with the worker that started it."""
+    """Services and setup of an adopted agent ended with the worker that started them."""
     definition = environment.definition
     if run.job.is_adopted and (definition.services or definition.start or environment.runs_setup):
         raise SandboxLost("the services of its environment ended with the worker that started it")

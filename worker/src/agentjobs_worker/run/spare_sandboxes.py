@@ -78,5 +78,5 @@ class SpareSandboxes:
 
 
 def run_dir_in(directory: Path) -> Path:
-    """Beside the tree, so that it is removed with it."""
+    """The run directory is beside the tree, so that it is removed with it."""
     return directory / "run"

@@ -43,7 +43,7 @@ def record_outcome(run: Span, outcome: Outcome) -> None:
 
 
 def agent_span(agent: Agent) -> AbstractContextManager[Span]:
-    """Named as OpenTelemetry's conventions for GenAI say."""
+    """Attributes as in OpenTelemetry's conventions for GenAI."""
     attributes = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.id": agent.id,

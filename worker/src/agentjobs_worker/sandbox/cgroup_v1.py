@@ -106,7 +106,7 @@ class CgroupV1:
         pass
 
     def _lower_cpu_share(self) -> None:
-        """With the first measurement, so that agents start fast on a busy machine."""
+        """Called with the first measurement, so that agents start fast on a busy machine."""
         if CPU in self.directories:
             self._write(CPU, "cpu.shares", _DEFAULT_SHARES // CPU_SHARE_DIVISOR)
 

@@ -93,7 +93,7 @@ class CgroupV2:
         pass
 
     def _lower_cpu_share(self) -> None:
-        """With the first measurement, so that agents start fast on a busy machine."""
+        """Called with the first measurement, so that agents start fast on a busy machine."""
         if (self.path / "cpu.weight").exists():
             self._write("cpu.weight", _DEFAULT_WEIGHT // CPU_SHARE_DIVISOR)
 

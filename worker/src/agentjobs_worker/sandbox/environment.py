@@ -16,7 +16,7 @@ from agentjobs_worker.sandbox.protocol import SandboxPort, SandboxTask
 
 
 def environment_inside(task: SandboxTask) -> dict[str, str]:
-    """With the paths and addresses that every sandbox has."""
+    """The variables of a sandbox, with the paths and addresses that every sandbox has."""
     return agent_environment(
         task,
         path=mounts.PATH,

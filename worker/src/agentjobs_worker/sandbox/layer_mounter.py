@@ -80,7 +80,7 @@ def _run(plan: Plan) -> NoReturn:
 
 
 def _raise_oom_score(score: str) -> None:
-    """As root: before giving up the right to. It may already be higher, as in some containers."""
+    """Raise it while root still may. It may already be higher, as in some containers."""
     try:  # noqa: SIM105 - importing contextlib takes milliseconds
         _write(_OOM_SCORE_FILE, score)
     except PermissionError:
@@ -177,7 +177,7 @@ class _MappedMounts:
 
 
 def _set_limits(rlimits: Mapping[int, int]) -> None:
-    """Before anything of an image runs: its shell might not set them."""
+    """Set the limits before anything of an image runs: its shell might not set them."""
     for kind, value in rlimits.items():
         _, hard = resource.getrlimit(kind)
         limit = value if hard == resource.RLIM_INFINITY else min(value, hard)

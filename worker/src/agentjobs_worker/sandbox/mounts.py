@@ -66,7 +66,7 @@ def system_view() -> SystemView:
 
 
 def image_view(source: Path) -> tuple[str, ...]:
-    """Instead of `system_view`: nothing of the machine."""
+    """Options instead of `system_view`, which show nothing of the machine."""
     return ("--bind", str(source), str(ROOT), *_KERNEL)
 
 

@@ -61,7 +61,7 @@ class SandboxPorts:
             raise SandboxError(f"the ports of the sandbox could not be opened: {error}") from error
 
     async def open_on_host(self) -> dict[int, str]:
-        """Without a sandbox: listen on free ports of the machine. Returns addresses by number."""
+        """Listen on free ports of the machine, without a sandbox. Returns addresses by number."""
         try:
             sockets = [_free_port() for _ in self._ports]
             names = [sock.getsockname() for sock in sockets]

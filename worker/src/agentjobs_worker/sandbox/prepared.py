@@ -9,7 +9,10 @@ from agentjobs_worker.sandbox.protocol import SandboxTask
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedPart:
-    """What a sandbox is created with. Programs may be replaced on disk, so each has its inode."""
+    """The part of a task that a sandbox is created with.
+
+    Programs may be replaced on disk, so each has its inode.
+    """
 
     task: SandboxTask
     read_only_inodes: tuple[tuple[int, int] | None, ...]

@@ -196,7 +196,7 @@ class _GroupedProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell reports it: 128 plus the signal's number for a killed process."""
+        """The exit code as a shell reports it: 128 plus the number of the signal that killed it."""
         code = self._process.returncode
         return 128 - code if code is not None and code < 0 else code
 

@@ -115,7 +115,7 @@ class RelayedConnections:
 
 
 class _Connection:
-    """From a client to the service that listens on `port`."""
+    """A connection from a client to the service that listens on `port`."""
 
     def __init__(self, port: int, client: socket.socket, service: socket.socket) -> None:
         self.port = port

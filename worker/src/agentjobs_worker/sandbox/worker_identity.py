@@ -73,15 +73,15 @@ class WorkerIdentity:
         return self._record.workers
 
     def add(self, worker_id: str) -> None:
-        """Before the worker claims its first job."""
+        """Record a worker. Call it before the worker claims its first job."""
         self._replace((*self._record.workers, worker_id))
 
     def keep_only(self, worker_id: str) -> None:
-        """The jobs of the others have been adopted."""
+        """Forget the other workers, whose jobs have been adopted."""
         self._replace((worker_id,))
 
     def derive_token(self, purpose: str) -> str:
-        """A secret that all workers in this data directory share."""
+        """The same secret token for every worker that runs in this data directory."""
         key = bytes.fromhex(self._record.secret)
         return hmac.new(key, purpose.encode(), hashlib.sha256).hexdigest()[:48]
 

@@ -201,7 +201,7 @@ class Workspaces:
             raise _unwritable(error) from error
 
     async def _measure(self, repo_id: str, commit: str) -> int:
-        """What a checkout may take, before it holds a slot that other organizations need."""
+        """The size of the checkout, before it takes a slot that other organizations need."""
         with self._templates.borrow(repo_id, commit) as template:
             if template is not None:
                 return (await run_in_thread(read_size, template)).size_bytes

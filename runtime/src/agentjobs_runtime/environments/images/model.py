@@ -40,7 +40,7 @@ class CachedImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CachedLayers(msgspec.Struct, frozen=True, kw_only=True):
-    """What an organization has downloaded: it saves a download, and no image needs it."""
+    """Layers that an organization has downloaded: no image needs them, but they save a download."""
 
     organization_id: str
     size_bytes: int

@@ -38,7 +38,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 def parse_reference(text: str) -> Reference:
-    """As Docker reads it: without a host it is on Docker Hub, without a tag it is `latest`.
+    """Parse it as Docker does: without a host it is on Docker Hub, without a tag it is `latest`.
 
     Raises ImageError.
     """

@@ -185,7 +185,7 @@ def _parse_url(target: str) -> tuple[str, int | None, str]:
 
 
 def _end_to_end(headers: Headers) -> Iterable[tuple[str, str]]:
-    """Without hop-by-hop headers, including those that `Connection` names."""
+    """Omits hop-by-hop headers, including headers that `Connection` names."""
     named = {
         option.strip().lower()
         for name, value in headers

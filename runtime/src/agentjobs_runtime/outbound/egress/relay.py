@@ -22,7 +22,7 @@ async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 class Buffer:
-    """What was read from one side and not yet sent to the other."""
+    """Bytes that were read from one side and not yet sent to the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.data = b""

@@ -221,7 +221,7 @@ class Images:
 
 
 class _Pull(msgspec.Struct, frozen=True):
-    """What a caller of `fetch` wants."""
+    """The arguments of a call of `fetch`."""
 
     organization_id: str
     reference: Reference

@@ -141,7 +141,7 @@ def choose_manifest(index: Index, architecture: str | None = None) -> str:
 
 
 def machine_architecture() -> str:
-    """In Go's words, which images use."""
+    """The architecture by the name that images use, which is Go's."""
     machine = platform.machine()
     return _ARCHITECTURES.get(machine, machine)
 

@@ -84,7 +84,7 @@ async def unpack(
 
 
 def _size_bytes(usage: str) -> int:
-    """As the sandbox counts: an empty file takes space too."""
+    """The size as the sandbox counts it: an empty file takes space too."""
     used_bytes, files = (int(line.split()[0]) for line in usage.splitlines())
     return used_bytes + files * FILE_BYTES
 
