@@ -84,23 +84,23 @@ async def workers(fleet: Fleet, count: int) -> AsyncIterator[Workers]:
     # Each would warn that it has no sandbox.
     logging.disable(logging.WARNING)
     running = Workers()
-    stopping, hurry = asyncio.Event(), asyncio.Event()
+    stopping, force_stop = asyncio.Event(), asyncio.Event()
     with patch.object(job_loop, "run_job", running.run_job):
         async with asyncio.TaskGroup() as group:
             ready = [asyncio.Event() for _ in range(count)]
             for event in ready:
-                group.create_task(_worker(fleet, event, stopping, hurry))
+                group.create_task(_worker(fleet, event, stopping, force_stop))
             for event in ready:
                 await event.wait()
             gc.collect()
             gc.freeze()
             yield running
-            hurry.set()
+            force_stop.set()
             stopping.set()
 
 
 async def _worker(
-    fleet: Fleet, ready: asyncio.Event, stopping: asyncio.Event, hurry: asyncio.Event
+    fleet: Fleet, ready: asyncio.Event, stopping: asyncio.Event, force_stop: asyncio.Event
 ) -> None:
     """As `run_worker`, without its signals."""
     settings = fleet.settings()
@@ -114,11 +114,11 @@ async def _worker(
     try:
         context = JobsContext(db, settings, Catalog([an_agent(AGENT)]))
         async with (
-            run_sender(db, settings, configured_allow_list(settings), hurry),
+            run_sender(db, settings, configured_allow_list(settings), force_stop),
             running_worker(context, git_url=settings.effective_public_url) as worker,
         ):
             ready.set()
-            await worker.run(stopping, hurry)
+            await worker.run(stopping, force_stop)
     finally:
         await db.close()
 

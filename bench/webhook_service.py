@@ -179,9 +179,9 @@ async def writing_service(place: Place) -> AsyncIterator[Service]:
 async def sending_service(place: Place) -> AsyncIterator[Service]:
     async with writing_service(place) as service:
         # Do not wait for a hanging receiver at the end.
-        hurry = asyncio.Event()
-        hurry.set()
-        async with run_sender(service._db, service._settings, service._allowed(), hurry):
+        force_stop = asyncio.Event()
+        force_stop.set()
+        async with run_sender(service._db, service._settings, service._allowed(), force_stop):
             yield service
 
 

@@ -64,8 +64,8 @@ OF_CLAIMS: dict[str, Mutant] = {
             ),
             Edit(
                 "agentjobs/jobs/queue/transition.py",
-                "in sources_of(to))",
-                "in {*sources_of(to), *FINAL})",
+                "in list_sources(to))",
+                "in {*list_sources(to), *FINAL})",
             ),
             Edit(
                 "agentjobs/jobs/queue/transition.py",

@@ -15,7 +15,7 @@ from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.queue.acceptance import Admission
 from agentjobs.jobs.queue.durations import Durations, FinishedJob
 from agentjobs.jobs.queue.estimate import estimate_start
-from agentjobs.jobs.queue.fleet import FleetState, LiveWorker, pools_of
+from agentjobs.jobs.queue.fleet import FleetState, LiveWorker, build_pools
 from agentjobs.jobs.queue.queue_model import Arrivals, Backlog, Queue, RunningJob
 from agentjobs.jobs.queue.waiting_organizations import Waiting, share_slots
 from agentjobs.organizations.authentication import Caller
@@ -195,7 +195,7 @@ class Day:
 
     def _read_state(self) -> FleetState:
         workers = self._workers()
-        pools, pool_of = pools_of(workers)
+        pools, pool_of = build_pools(workers)
         recent = [job for job in self.created[-500:] if job.created_at > self.now - HOUR]
         queue = Queue(
             pools=pools,

@@ -101,7 +101,7 @@ def _load(
     source: Path, dependencies: Iterable[Dependency], warnings: list[IndexWarning]
 ) -> dict[str, Advisory]:
     """The advisories about these packages; what cannot be read becomes a warning."""
-    packages = {(each.ecosystem, each.name) for each in dependencies}
+    packages = {(dependency.ecosystem, dependency.name) for dependency in dependencies}
     advisories: dict[str, Advisory] = {}
     with tempfile.TemporaryDirectory() as work_dir:
         location = open_location(source, Path(work_dir))
@@ -118,7 +118,9 @@ def _load(
                     warnings.append(IndexWarning(item.path, str(error)))
                     continue
                 affected = record.affected if record else ()
-                if record and any((each.ecosystem, each.name) in packages for each in affected):
+                if record and any(
+                    (package.ecosystem, package.name) in packages for package in affected
+                ):
                     advisories[record.id] = record
                 elif isinstance(item, FeedWarning):
                     warnings.append(IndexWarning(item.path, item.reason))

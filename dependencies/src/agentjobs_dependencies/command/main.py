@@ -61,7 +61,9 @@ def _parser() -> argparse.ArgumentParser:
 def _worst_first(exposure: Exposure) -> list[FindingWithFix]:
     findings = []
     for finding in sorted(exposure.findings, key=lambda f: (-rank_level(f.severity), f.key)):
-        fixed = dict.fromkeys(version for each in finding.advisories for version in each.fixed)
+        fixed = dict.fromkeys(
+            version for advisory in finding.advisories for version in advisory.fixed
+        )
         reason = f"fixed in {', '.join(fixed)}" if fixed else "no fixed version is known"
         findings.append(finding.with_fix(None, reason))
     return findings

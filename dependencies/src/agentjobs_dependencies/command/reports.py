@@ -21,20 +21,22 @@ def _table(_root: Path, exposure: Exposure, findings: Findings) -> Iterator[str]
     if exposure.advisories or not exposure.dependencies:
         rows = [
             (
-                each.name,
-                each.version,
-                each.severity,
-                each.advisory_id,
-                each.manifest,
-                each.fix_reason,
+                finding.name,
+                finding.version,
+                finding.severity,
+                finding.advisory_id,
+                finding.manifest,
+                finding.fix_reason,
             )
-            for each in findings
+            for finding in findings
         ]
         yield from _aligned(rows)
         yield f"{len(findings)} known vulnerabilities in {len(exposure.dependencies)} packages\n"
     else:
         packages = exposure.dependencies
-        yield from _aligned((each.name, each.version or "-", each.manifest) for each in packages)
+        yield from _aligned(
+            (package.name, package.version or "-", package.manifest) for package in packages
+        )
 
 
 def _aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -60,9 +62,9 @@ def _json(_root: Path, exposure: Exposure, findings: Findings) -> Iterator[str]:
 
 
 def _sarif(_root: Path, _exposure: Exposure, findings: Findings) -> Iterator[str]:
-    rules = {each.advisory_id: _rule(each) for each in findings}
+    rules = {finding.advisory_id: _rule(finding) for finding in findings}
     driver = {"name": "agentjobs-dependencies", "rules": list(rules.values())}
-    run = {"tool": {"driver": driver}, "results": [_result(each) for each in findings]}
+    run = {"tool": {"driver": driver}, "results": [_result(finding) for finding in findings]}
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     yield json_text({"$schema": schema, "version": "2.1.0", "runs": [run]}) + "\n"
 

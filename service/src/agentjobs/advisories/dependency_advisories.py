@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from agentjobs.inventory.dependencies import DependencyView
-from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.store.database import Database, Row, to_struct
 from agentjobs_dependencies.advisories.dependency_matching import AdvisorySummary
 from agentjobs_dependencies.advisories.severity import LEVELS
 from agentjobs_dependencies.model import Imported, Scope
@@ -109,4 +109,4 @@ def _advisory(row: Row) -> DependencyAdvisory:
     names = {name for member in members for name in (member.id, *member.aliases)}
     main_id = row["advisory_id"]
     aliases = tuple(sorted(names - {main_id}))
-    return struct_of(row, DependencyAdvisory, id=main_id, aliases=aliases)
+    return to_struct(row, DependencyAdvisory, id=main_id, aliases=aliases)

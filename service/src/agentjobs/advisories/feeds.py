@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs.store.leases import DueColumn, Lease, backoff_ms
 from agentjobs_dependencies.advisories.sources.source import FeedWarning
@@ -175,4 +175,4 @@ def _limit(warnings: Sequence[FeedWarning]) -> list[FeedWarning]:
 
 
 def _feed(row: Row) -> Feed:
-    return struct_of(row, Feed, warnings=_decode_warnings(row["warnings"]))
+    return to_struct(row, Feed, warnings=_decode_warnings(row["warnings"]))

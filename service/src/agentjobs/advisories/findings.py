@@ -10,7 +10,7 @@ from agentjobs.advisories import decisions
 from agentjobs.advisories.decisions import Decision, decision_from
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_dependencies.advisories.dependency_matching import (
     AdvisorySummary,
     Finding,
@@ -226,7 +226,7 @@ def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
 
 
 def finding_view(row: Row) -> FindingView:
-    return struct_of(
+    return to_struct(
         row,
         FindingView,
         advisories=_decode_advisories(row["advisory_ids"]),

@@ -71,7 +71,7 @@ async def run_up(
             serving(context, listener, stop, metrics, on_ready, "up", await _sign_in_link(context)),
         ):
             metrics.registry.register(WorkerMetrics(worker))
-            await worker.run(stop.requested, stop.hurry)
+            await worker.run(stop.requested, stop.force_stop)
 
 
 async def run_serve(settings: Settings, on_ready: OnReady) -> None:
@@ -94,13 +94,15 @@ async def run_worker(settings: Settings) -> None:
     async with (
         _open_context(settings, is_worker=True) as (context, stop, metrics),
         _worker_metrics_server(context, stop, metrics, find_problem),
-        run_sender(context.db, settings, configured_allow_list(settings), stop.hurry) as results,
+        run_sender(
+            context.db, settings, configured_allow_list(settings), stop.force_stop
+        ) as results,
         running_worker(context, git_url=settings.effective_public_url) as worker,
     ):
         workers.append(worker)
         metrics.registry.register(AttemptMetrics(results))
         metrics.registry.register(WorkerMetrics(worker))
-        await worker.run(stop.requested, stop.hurry)
+        await worker.run(stop.requested, stop.force_stop)
 
 
 @contextlib.asynccontextmanager
@@ -179,7 +181,7 @@ async def _deliver_webhooks(
     allowed = configured_allow_list(settings)
     loopback = may_allow_loopback(settings, is_laptop=is_laptop)
     await store_allow_list(context.db, allowed, loopback=loopback)
-    sender = run_sender(context.db, settings, allowed, stop.hurry, loopback=loopback)
+    sender = run_sender(context.db, settings, allowed, stop.force_stop, loopback=loopback)
     async with sender as results:
         metrics.registry.register(AttemptMetrics(results))
         yield

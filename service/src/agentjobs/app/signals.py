@@ -13,7 +13,7 @@ class Stop:
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()
-        self.hurry = asyncio.Event()
+        self.force_stop = asyncio.Event()
 
     def listen(self) -> None:
         loop = asyncio.get_running_loop()
@@ -22,7 +22,7 @@ class Stop:
         loop.add_signal_handler(signal.SIGUSR1, log_tasks)
 
     def _request(self) -> None:
-        (self.hurry if self.requested.is_set() else self.requested).set()
+        (self.force_stop if self.requested.is_set() else self.requested).set()
 
 
 def log_tasks() -> None:

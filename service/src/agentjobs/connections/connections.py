@@ -24,7 +24,7 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platforms.connection import Connection, ConnectionKind
-from agentjobs.store.database import Database, IntegrityError, Row, struct_of
+from agentjobs.store.database import Database, IntegrityError, Row, to_struct
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
@@ -102,7 +102,7 @@ async def list_connections(db: Database, organization: str) -> list[Connection]:
         " AND removed_at IS NULL ORDER BY name",
         organization_id=owner.id,
     )
-    return [struct_of(row, Connection) for row in rows]
+    return [to_struct(row, Connection) for row in rows]
 
 
 async def find_connection(db: Database, organization: str, name: str) -> Connection:
@@ -116,7 +116,7 @@ async def find_connection(db: Database, organization: str, name: str) -> Connect
     )
     if row is None:
         raise not_found(name)
-    return struct_of(row, Connection)
+    return to_struct(row, Connection)
 
 
 async def replace_credential(
@@ -156,7 +156,7 @@ async def open_credential(
     row = await _row(db, connection_id)
     if row is None:
         raise not_found(connection_id)
-    connection = struct_of(row, Connection)
+    connection = to_struct(row, Connection)
     return connection, _open_sealed(
         keys, connection, row["sealed"], seal_context(connection.organization_id, connection.id)
     )
@@ -169,7 +169,7 @@ async def open_hook_secret(
     row = await _row(db, connection_id)
     if row is None:
         return None
-    connection = struct_of(row, Connection)
+    connection = to_struct(row, Connection)
     return connection, _open_sealed(
         keys,
         connection,
@@ -181,7 +181,7 @@ async def open_hook_secret(
 async def load_connection(db: Database, connection_id: str) -> Connection | None:
     """None if it was removed."""
     row = await _row(db, connection_id)
-    return None if row is None else struct_of(row, Connection)
+    return None if row is None else to_struct(row, Connection)
 
 
 async def list_all_connections(db: Database) -> list[Connection]:
@@ -189,7 +189,7 @@ async def list_all_connections(db: Database) -> list[Connection]:
     rows = await db.fetch_all(
         "SELECT * FROM platform_connections WHERE removed_at IS NULL ORDER BY id"
     )
-    return [struct_of(row, Connection) for row in rows]
+    return [to_struct(row, Connection) for row in rows]
 
 
 def _new_hook_secret() -> str:

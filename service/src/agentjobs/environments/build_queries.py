@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.store.database import Database, Row, to_struct
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.key import CacheFile, EnvironmentRequest, count_matching
@@ -141,4 +141,4 @@ async def states_at(db: Database, location: str) -> dict[str, State]:
 
 def build_from_row(row: Row) -> Build:
     files = msgspec.json.decode(row["cache_files"], type=tuple[CacheFile, ...])
-    return struct_of(row, Build, commit=row["commit_id"], files=files)
+    return to_struct(row, Build, commit=row["commit_id"], files=files)

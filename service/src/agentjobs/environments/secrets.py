@@ -10,7 +10,7 @@ from agentjobs.environments.repo_settings import retire
 from agentjobs.environments.secret_definition import Purpose, SecretDefinition, SecretUsage
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import Sealed, SealingKeys
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.brokered_host import BrokeredHost
 from agentjobs_runtime.environments.images.model import RegistryCredential
@@ -213,6 +213,6 @@ async def _delete(
 
 def _secret(row: Row) -> EnvironmentSecret:
     usage = msgspec.json.decode(row["usage"], type=SecretUsage)
-    return struct_of(
-        row, EnvironmentSecret, definition=struct_of(row, SecretDefinition, usage=usage)
+    return to_struct(
+        row, EnvironmentSecret, definition=to_struct(row, SecretDefinition, usage=usage)
     )

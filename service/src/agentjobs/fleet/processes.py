@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.store.database import Database, Transaction, struct_of
+from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs_runtime.clock import SECOND_MS, now_ms
 from agentjobs_runtime.identifiers import new_id
@@ -128,7 +128,7 @@ async def delete_silent_processes(db: Database) -> None:
 async def list_processes(db: Database) -> list[ProcessInfo]:
     """Processes that were alive within the last hour, including dead ones."""
     rows = await db.fetch_all("SELECT * FROM processes ORDER BY hostname, id")
-    return [struct_of(row, ProcessInfo) for row in rows]
+    return [to_struct(row, ProcessInfo) for row in rows]
 
 
 async def running_instances(db: Database) -> set[str]:

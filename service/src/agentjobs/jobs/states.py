@@ -48,6 +48,6 @@ RETRYABLE: Mapping[str, bool] = {
 }
 
 
-def sources_of(target: JobStatus) -> tuple[JobStatus, ...]:
+def list_sources(target: JobStatus) -> tuple[JobStatus, ...]:
     """The statuses from which `target` may be entered."""
     return tuple(status for status, following in TRANSITIONS.items() if target in following)

@@ -30,7 +30,7 @@ async def run_sender(
     db: Database,
     settings: Settings,
     allowed: AllowList,
-    hurry: asyncio.Event,
+    force_stop: asyncio.Event,
     *,
     loopback: bool = False,
 ) -> AsyncIterator[Mapping[str, int]]:
@@ -62,7 +62,7 @@ async def run_sender(
         yield sender.results
     finally:
         await end_tasks(tasks)
-        await _drain(sender, settings, hurry)
+        await _drain(sender, settings, force_stop)
         await client.close()
 
 
@@ -79,9 +79,9 @@ async def _follow_users(db: Database, client: WebhookClient, allowed: AllowList)
             await signal.wait(_RECHECK_SECONDS)
 
 
-async def _drain(sender: Sender, settings: Settings, hurry: asyncio.Event) -> None:
+async def _drain(sender: Sender, settings: Settings, force_stop: asyncio.Event) -> None:
     seconds = min(_MAX_DRAIN_SECONDS, settings.drain_grace_seconds)
     try:
-        await sender.drain(seconds, hurry)
+        await sender.drain(seconds, force_stop)
     except StoreError as error:
         _log.warning("the last deliveries could not be recorded: %s", error)

@@ -9,7 +9,7 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.key_networks import join_networks, parse_networks, split_networks
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.tokens import API_KEY_PREFIX, new_token, token_hash
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import DAY_MS, iso_utc_or_none
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.problems import Problem
@@ -286,4 +286,4 @@ async def _revoke(
 
 def _api_key(row: Row) -> ApiKey:
     networks = tuple(split_networks(row["allowed_networks"]))
-    return struct_of(row, ApiKey, git_write=bool(row["git_write"]), allowed_networks=networks)
+    return to_struct(row, ApiKey, git_write=bool(row["git_write"]), allowed_networks=networks)

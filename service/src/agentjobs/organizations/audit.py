@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.identifiers import creation_time_ms, first_id_at, new_id
 
 ActorKind = Literal["user", "key", "operator", "service"]
@@ -182,4 +182,4 @@ def _first_id(at_ms: int) -> str:
 
 def _record(row: Row) -> AuditRecord:
     details = msgspec.json.decode(row["details"], type=dict[str, Any])
-    return struct_of(row, AuditRecord, details=details)
+    return to_struct(row, AuditRecord, details=details)

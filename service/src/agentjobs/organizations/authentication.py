@@ -15,7 +15,7 @@ from agentjobs.organizations.key_networks import (
     split_networks,
 )
 from agentjobs.organizations.tokens import API_KEY_PREFIX, is_well_formed, token_hash
-from agentjobs.store.database import Database, StoreUnavailable, Transaction, struct_of
+from agentjobs.store.database import Database, StoreUnavailable, Transaction, to_struct
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem
 
@@ -111,7 +111,7 @@ class ApiKeyAuthenticator:
         )
         if row is None or not hmac.compare_digest(bytes(row["hash"]), hashed):
             return None
-        caller = struct_of(row, Caller, key_id=row["id"], git_write=bool(row["git_write"]))
+        caller = to_struct(row, Caller, key_id=row["id"], git_write=bool(row["git_write"]))
         networks = parse_networks(split_networks(row["allowed_networks"]))
         known = _CachedKey(caller, row["expires_at"], networks)
         # A change that arrived during the read may concern this key: do not cache the row then.

@@ -25,7 +25,7 @@ from agentjobs.organizations.users import (
     new_user,
     normalize_email,
 )
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.identifiers import new_id
@@ -242,7 +242,7 @@ async def _write_accepted(tx: Transaction, invitation: Invitation, actor: audit.
 
 
 def _invitation(row: Row) -> Invitation:
-    return struct_of(row, Invitation, has_account=bool(row["has_account"]))
+    return to_struct(row, Invitation, has_account=bool(row["has_account"]))
 
 
 def _not_valid() -> Problem:

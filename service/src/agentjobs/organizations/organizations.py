@@ -6,7 +6,7 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.plans import Plans
-from agentjobs.store.database import Database, IntegrityError, Row, Transaction, struct_of
+from agentjobs.store.database import Database, IntegrityError, Row, Transaction, to_struct
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.problems import Problem
@@ -141,7 +141,7 @@ async def _update_plan(
 
 
 def _organization(row: Row) -> Organization:
-    return struct_of(row, Organization, setup_network=decode_hosts(row["setup_network"]))
+    return to_struct(row, Organization, setup_network=decode_hosts(row["setup_network"]))
 
 
 def decode_hosts(stored: str | None) -> tuple[str, ...] | None:

@@ -8,7 +8,7 @@ import msgspec
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import is_secret_name
 from agentjobs_runtime.problems import Problem
@@ -141,4 +141,4 @@ async def _delete(tx: Transaction, organization_id: str, name: str, entry: audit
 
 
 def _secret(row: Row) -> Secret:
-    return struct_of(row, Secret)
+    return to_struct(row, Secret)

@@ -13,7 +13,7 @@ import msgspec
 from agentjobs.organizations import audit
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
-from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction, struct_of
+from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction, to_struct
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs_runtime.clock import DAY_MS, HOUR_MS, SECOND_MS, now_ms
@@ -255,7 +255,7 @@ def _is_expired(row: Row, settings: Settings, now: int) -> bool:
 def _viewer(row: Row, token: str) -> Viewer:
     is_operator = bool(row["is_operator"])
     session = bytes(row["hash"])
-    return struct_of(row, Viewer, session=session, csrf=_csrf(token), is_operator=is_operator)
+    return to_struct(row, Viewer, session=session, csrf=_csrf(token), is_operator=is_operator)
 
 
 def _csrf(token: str) -> str:
@@ -266,7 +266,7 @@ def _csrf(token: str) -> str:
 
 def _session_view(row: Row) -> SessionView:
     hashed = bytes(row["hash"])
-    return struct_of(row, SessionView, id=session_id(hashed), hash=hashed)
+    return to_struct(row, SessionView, id=session_id(hashed), hash=hashed)
 
 
 async def _switch(tx: Transaction, hashed: bytes, user_id: str, organization: str) -> None:

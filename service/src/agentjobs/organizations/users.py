@@ -14,7 +14,7 @@ from agentjobs.organizations.memberships import (
 )
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.passwords import check_password, hash_password
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.problems import Problem
@@ -188,7 +188,7 @@ async def insert_member(
 
 
 def user_from_row(row: Row) -> User:
-    return struct_of(
+    return to_struct(
         row,
         User,
         has_password=row["password_hash"] is not None,

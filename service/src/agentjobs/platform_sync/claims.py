@@ -11,7 +11,7 @@ from agentjobs.connections import health
 from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.platforms.protocol import RepoAddress
 from agentjobs.repos.queues import SYNC, postpone_syncs, release_sync
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import Lease
 from agentjobs_runtime.clock import DAY_MS, SECOND_MS
@@ -159,10 +159,10 @@ def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
 
 
 def _due(row: Row, now: int, lease_until: int) -> DueSync:
-    return struct_of(
+    return to_struct(
         row,
         DueSync,
-        repo=struct_of(row, PlatformRepo),
+        repo=to_struct(row, PlatformRepo),
         claimed_at=now,
         lease_until=lease_until,
         has_repo_event=row["requested_at"] is not None,

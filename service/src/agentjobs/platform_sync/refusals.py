@@ -1,6 +1,6 @@
 """Tells people why their comments start no follow-up: once for each person and pull request.
 
-The replies themselves record who was told, so that restarts and other processes do not repeat them.
+The replies themselves record who was notified, so that restarts do not repeat them.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ class Refusals:
     """One per process, which remembers whom it need not tell, to save requests."""
 
     def __init__(self) -> None:
-        # By pull request, who was notified; None once nobody else will be.
-        self._told: dict[tuple[str, int], set[str] | None] = {}
+        # By pull request, the authors notified; None once nobody else will be.
+        self._notified: dict[tuple[str, int], set[str] | None] = {}
 
     async def tell(
         self,
@@ -36,26 +36,26 @@ class Refusals:
     ) -> None:
         """Reply as `own_login` with the reason, unless the author has it. Raises PlatformError."""
         key, person = (repo.repo_id, number), _digest(author)
-        known = self._told.get(key, set())
+        known = self._notified.get(key, set())
         if not author or known is None or person in known:
             return
-        told = await _read_told(platform, repo, number, own_login)
-        if told is not None and person not in told:
+        notified = await _read_notified(platform, repo, number, own_login)
+        if notified is not None and person not in notified:
             mention = f"@{author}: " if _MENTIONABLE.fullmatch(author) else ""
             mark = f"<!-- agentjobs:refused {person} -->"
             await platform.comment(repo, number, f"{OWN_MARK}\n{mark}\n{mention}{reason}")
-            told.add(person)
-        if len(self._told) >= _MAX_REMEMBERED:
-            self._told.clear()
-        self._told[key] = told
+            notified.add(person)
+        if len(self._notified) >= _MAX_REMEMBERED:
+            self._notified.clear()
+        self._notified[key] = notified
 
 
-async def _read_told(
+async def _read_notified(
     platform: Platform, repo: RepoAddress, number: int, own_login: str
 ) -> set[str] | None:
     # Replies are comments, not reviews or comments on lines.
     comments = await platform.comments(repo, number, CommentCursor(lines=None, reviews=None))
-    told = {
+    notified = {
         match[1]
         for comment in comments
         # Anybody can write the mark.
@@ -63,7 +63,7 @@ async def _read_told(
         and (match := _MARK.search(comment.text[:200]))
     }
     # Not all comments of a longer conversation were read.
-    return None if len(told) >= MAX_REFUSALS or len(comments) >= MAX_COMMENTS else told
+    return None if len(notified) >= MAX_REFUSALS or len(comments) >= MAX_COMMENTS else notified
 
 
 def _digest(login: str) -> str:

@@ -4,7 +4,7 @@ import msgspec
 
 from agentjobs.connections.rows import count_repositories
 from agentjobs.repos.hook_rows import HookRow, hook_of_repo, hooks_of_connection
-from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.store.database import Database, Row, to_struct
 
 MAX_LISTED = 100
 
@@ -85,4 +85,4 @@ async def count_by_connection(db: Database, organization_id: str) -> dict[str, i
 
 def _state_from(row: Row, hook: HookRow | None) -> RepoSyncState:
     url = f"{row['platform_url']}/{row['full_name']}"
-    return struct_of(row, RepoSyncState, url=url, is_new=not row["head_commit"], hook=hook)
+    return to_struct(row, RepoSyncState, url=url, is_new=not row["head_commit"], hook=hook)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.jobs.views.listing import cost_of
+from agentjobs.jobs.views.listing import read_cost
 from agentjobs.platforms.protocol import PullRequest, PullRequestRequest
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.earlier_attempt import PushedWork
@@ -67,7 +67,7 @@ async def _body(run: ServiceRun, text: PullText, verification: Verification | No
         text,
         verification,
         job_url=f"{run.settings.effective_public_url}/jobs/{run.job.id}",
-        cost_usd=cost_of(row["usage"]) if row is not None else None,
+        cost_usd=read_cost(row["usage"]) if row is not None else None,
     )
 
 

@@ -19,7 +19,7 @@ from agentjobs.local_git.branches import (
 )
 from agentjobs.local_git.repositories import path
 from agentjobs.pulls.pulls import Pull, close_pull
-from agentjobs.store.database import Database, struct_of
+from agentjobs.store.database import Database, to_struct
 from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.problems import Problem
@@ -150,7 +150,7 @@ async def _load_use(db: Database, repo_id: str, branches: Collection[JobBranch])
         ids=sorted({branch.job_id for branch in branches}),
     )
     return BranchUse(
-        {row["head_branch"]: struct_of(row, BranchPull) for row in pulls},
+        {row["head_branch"]: to_struct(row, BranchPull) for row in pulls},
         await branches_in_use(db, repo_id),
         frozenset(row["id"] for row in active),
     )

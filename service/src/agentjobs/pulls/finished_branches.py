@@ -6,7 +6,7 @@
 import msgspec
 
 from agentjobs.local_git.branches import JOB_BRANCHES
-from agentjobs.store.database import Database, Transaction, struct_of
+from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.leases import backoff_ms
 from agentjobs_runtime.clock import DAY_MS, SECOND_MS, now_ms
@@ -51,7 +51,7 @@ async def due_branches(db: Database, repo_id: str) -> list[FinishedBranch]:
         repo_id=repo_id,
         now=now_ms(),
     )
-    return [struct_of(row, FinishedBranch) for row in rows]
+    return [to_struct(row, FinishedBranch) for row in rows]
 
 
 async def forget_branch(tx: Transaction, repo_id: str, branch: str) -> None:

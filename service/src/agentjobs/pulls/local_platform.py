@@ -13,7 +13,7 @@ from agentjobs.platforms.protocol import (
     RepoAddress,
 )
 from agentjobs.pulls.pulls import pull_path
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.git.remote import Remote, basic_authorization
 from agentjobs_runtime.safe_text import replace_unstorable
 
@@ -69,7 +69,7 @@ class LocalPlatform:
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         row = await self._db.fetch_one(_OF_BRANCH, repo_id=repo.repo_id, head_branch=branch)
-        return None if row is None else struct_of(row, BranchPull)
+        return None if row is None else to_struct(row, BranchPull)
 
     async def _open(
         self, tx: Transaction, repo: RepoAddress, credential: str, request: PullRequestRequest
@@ -84,7 +84,7 @@ async def lock_pull(tx: Transaction, repo_id: str, branch: str) -> BranchPull | 
     row = await tx.fetch_one(
         f"{_OF_BRANCH} /*postgresql FOR NO KEY UPDATE */", repo_id=repo_id, head_branch=branch
     )
-    return None if row is None else struct_of(row, BranchPull)
+    return None if row is None else to_struct(row, BranchPull)
 
 
 async def _open(

@@ -15,7 +15,7 @@ from agentjobs.platforms.protocol import (
     RemotePull,
 )
 from agentjobs.platforms.text import pull_title
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs_runtime.clock import DAY_MS, SECOND_MS, now_ms
 
@@ -257,4 +257,4 @@ def _read_at(row: PullRow) -> int:
 
 
 def _pull_row(row: Row) -> PullRow:
-    return struct_of(row, PullRow, draft=bool(row["draft"]))
+    return to_struct(row, PullRow, draft=bool(row["draft"]))

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.organizations import audit
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs.store.like_pattern import contains_pattern
 from agentjobs_runtime.problems import Problem
 
@@ -276,4 +276,4 @@ async def _check_connected(db: Database, organization: str, full_name: str) -> N
 
 
 def _pull(row: Row) -> Pull:
-    return struct_of(row, Pull, draft=bool(row["draft"]))
+    return to_struct(row, Pull, draft=bool(row["draft"]))

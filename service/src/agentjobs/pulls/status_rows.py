@@ -8,7 +8,7 @@ from collections.abc import Collection
 import msgspec
 
 from agentjobs.platforms.protocol import StatusState
-from agentjobs.store.database import Database, Transaction, struct_of
+from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import SECOND_MS
 
@@ -131,7 +131,7 @@ async def claim_due_status(tx: Transaction, left_out: Collection[str] = ()) -> D
         number=row["number"],
         until=now + LEASE_MS,
     )
-    return struct_of(row, DueStatus, lease_until=now + LEASE_MS)
+    return to_struct(row, DueStatus, lease_until=now + LEASE_MS)
 
 
 async def finish(

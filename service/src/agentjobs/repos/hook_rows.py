@@ -10,7 +10,7 @@ import msgspec
 
 from agentjobs.organizations.sealing import Sealed
 from agentjobs.repos.queues import request_sync
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import SECOND_MS
 
 # covered: another webhook serves the repository; refused: the platform refuses ours.
@@ -185,7 +185,7 @@ async def due_removals(
         limit=limit,
         **parameters,
     )
-    return [struct_of(row, DueRemoval) for row in rows]
+    return [to_struct(row, DueRemoval) for row in rows]
 
 
 async def retry_removal(tx: Transaction, repo_id: str, wait_ms: int) -> None:
@@ -226,4 +226,4 @@ def seal_context(organization_id: str, repo_id: str) -> tuple[str, ...]:
 
 def _hook_from(row: Row) -> HookRow:
     flags = {name: bool(row[name]) for name in ("is_failing", "is_removing")}
-    return struct_of(row, HookRow, **flags)
+    return to_struct(row, HookRow, **flags)

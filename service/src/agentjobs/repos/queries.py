@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs.store.like_pattern import contains_pattern
 from agentjobs_runtime.json_fields import Count, doc, known_values
 from agentjobs_runtime.problems import Problem
@@ -138,7 +138,7 @@ async def reload_repo(reader: Database | Transaction, repo_id: str) -> RepoView 
 
 def repo_view(row: Row) -> RepoView:
     indexing = row["index_due_at"] is not None and row["index_error"] is None
-    return struct_of(
+    return to_struct(
         row,
         RepoView,
         index_progress=IndexProgress(row["index_done"] or 0, row["index_total"])

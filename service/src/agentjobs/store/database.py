@@ -69,13 +69,13 @@ class Row(Protocol):
     def keys(self) -> Iterable[str]: ...
 
 
-def values_of(row: Row) -> Iterable[Any]:
+def column_values(row: Row) -> Iterable[Any]:
     """The columns in their order. For rows of which every column is read: SQLite's own compare the
     names one by one to find a column."""
     return cast("Iterable[Any]", row)
 
 
-def struct_of(row: Row, type_: type[S], **others: Any) -> S:
+def to_struct(row: Row, type_: type[S], **others: Any) -> S:
     """Its fields are the columns of the same names, except `others`."""
     names = [name for name in type_.__struct_fields__ if name not in others]
     return type_(**{name: row[name] for name in names}, **others)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentjobs.store.database import Database, struct_of
+from agentjobs.store.database import Database, to_struct
 from agentjobs.store.revisions import current_revision, known_revisions
 
 
@@ -26,4 +26,4 @@ async def read_database_facts(db: Database) -> DatabaseFacts:
     )
     assert row is not None
     schema, own_schema = await current_revision(db) or "", known_revisions()[-1]
-    return struct_of(row, DatabaseFacts, schema=schema, own_schema=own_schema)
+    return to_struct(row, DatabaseFacts, schema=schema, own_schema=own_schema)

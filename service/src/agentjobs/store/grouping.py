@@ -59,7 +59,7 @@ class _Group(Generic[T, R]):
         try:
             while self.waiting:
                 calls, self.waiting = self.waiting[:_MAX_ITEMS], self.waiting[_MAX_ITEMS:]
-                await _run(call, [each for each in calls if not each[1].done()])
+                await _run(call, [call for call in calls if not call[1].done()])
         finally:
             self.task = None
             for _, result in (*calls, *self.waiting):
@@ -77,8 +77,8 @@ async def _run(call: _Call[T, R], calls: Sequence[tuple[T, asyncio.Future[R]]]) 
         if len(calls) == 1:
             _fail(calls, error)
             return
-        for each in calls:
-            await _run(call, [each])
+        for pending in calls:
+            await _run(call, [pending])
     else:
         for (_, future), result in zip(calls, results, strict=True):
             if not future.done():

@@ -26,7 +26,7 @@ from agentjobs.store.database import Engine, StoreError, StoreUnavailable
 from agentjobs.store.migrations.from_0_2 import convert
 from agentjobs.store.postgresql.connection import connect, explain
 from agentjobs.store.revisions import LAST_OF_0_2, MIGRATIONS, known_revisions
-from agentjobs.store.schema import COLUMNS, INDEXES, find_differences, schema_of
+from agentjobs.store.schema import COLUMNS, INDEXES, build_schema, find_differences
 from agentjobs.store.sqlite.connection import begin_with_retry, connect_writer, translate
 
 _ADVISORY_LOCK = 0x6167656E746A6F62
@@ -187,7 +187,7 @@ def _mend(connection: Connection) -> None:
     columns = connection.exec_driver_sql(COLUMNS[engine]).mappings().all()
     indexes = connection.exec_driver_sql(INDEXES[engine]).mappings().all()
     is_newer = revision is not None and revision > known_revisions()[-1]
-    actual = schema_of(columns, indexes)
+    actual = build_schema(columns, indexes)
     differences = list(find_differences(engine, actual, is_newer=is_newer))
     if any(difference.is_lost for difference in differences):
         # Indexes of a missing table cannot be added. Whoever opens the database names the table.

@@ -85,7 +85,7 @@ def expected_schema(engine: Engine) -> Schema:
     return msgspec.json.decode(SNAPSHOT.read_bytes(), type=dict[Engine, Schema])[engine]
 
 
-def schema_of(columns: Iterable[Any], indexes: Iterable[Any]) -> Schema:
+def build_schema(columns: Iterable[Any], indexes: Iterable[Any]) -> Schema:
     """From the rows of both queries."""
     tables: dict[str, dict[str, Column]] = {}
     for row in columns:
@@ -97,7 +97,9 @@ def schema_of(columns: Iterable[Any], indexes: Iterable[Any]) -> Schema:
 
 
 async def read_schema(db: Database) -> Schema:
-    return schema_of(await db.fetch_all(COLUMNS[db.engine]), await db.fetch_all(INDEXES[db.engine]))
+    return build_schema(
+        await db.fetch_all(COLUMNS[db.engine]), await db.fetch_all(INDEXES[db.engine])
+    )
 
 
 async def compare_schema(db: Database, *, is_newer: bool) -> list[Difference]:

@@ -6,7 +6,7 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.sealing import Sealed
-from agentjobs.store.database import Row, Transaction, struct_of
+from agentjobs.store.database import Row, Transaction, to_struct
 from agentjobs_runtime.clock import now_ms
 
 TrackerKind = Literal["issues", "jira"]
@@ -89,4 +89,4 @@ async def record_check(tx: Transaction, tracker_id: str, error: str | None) -> N
 
 
 def tracker_from_row(row: Row) -> ConfiguredTracker:
-    return struct_of(row, ConfiguredTracker, link_back=bool(row["link_back"]))
+    return to_struct(row, ConfiguredTracker, link_back=bool(row["link_back"]))

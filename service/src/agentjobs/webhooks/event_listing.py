@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from agentjobs.store.batch_statement import BatchStatement
-from agentjobs.store.database import Database, Row, Transaction, values_of
+from agentjobs.store.database import Database, Row, Transaction, column_values
 from agentjobs.webhooks.events import activity_topic
 
 _POLL_SECONDS = 2.0
@@ -76,7 +76,7 @@ async def list_events(
     # First, so that events that another request lists meanwhile are read too.
     await _number_events(db, organization_id, limit)
     rows = await db.fetch_all(_PAGE, organization_id=organization_id, after=after, limit=limit)
-    return [ListedEvent(*values_of(row)) for row in rows]
+    return [ListedEvent(*column_values(row)) for row in rows]
 
 
 async def wait_for_events(

@@ -101,14 +101,14 @@ class Sender:
             unsubscribe()
             changes.pass_on(TOPIC)
 
-    async def drain(self, timeout_seconds: float, hurry: asyncio.Event) -> None:
+    async def drain(self, timeout_seconds: float, force_stop: asyncio.Event) -> None:
         """Waits for attempts to end, records them and releases the rest."""
         all_ended = asyncio.create_task(self._wait_for_attempts())
-        hurried = asyncio.create_task(hurry.wait())
+        forced_stop = asyncio.create_task(force_stop.wait())
         await asyncio.wait(
-            {all_ended, hurried}, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED
+            {all_ended, forced_stop}, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED
         )
-        hurried.cancel()
+        forced_stop.cancel()
         for task in self._in_progress:
             task.cancel()
         await all_ended

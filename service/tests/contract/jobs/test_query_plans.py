@@ -46,7 +46,7 @@ _SMALL_TABLES = re.compile(r"SCAN (w|each|waiting|CONSTANT ROW)$")
         queue_reader._FINISHED,
         queue_reader._CREATED,
         service_queue._WAITING,
-        organization_lines._lines_of("SELECT o.* FROM organizations o WHERE o.name = :name"),
+        organization_lines._select_lines("SELECT o.* FROM organizations o WHERE o.name = :name"),
         rescue._HAS_EXPIRED,
         rescue._EXPIRED,
         ACTIVE_ON_BRANCH,

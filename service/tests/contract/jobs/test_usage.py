@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agentjobs.jobs.views.usage import GroupBy, Sums, read_usage, total_of
+from agentjobs.jobs.views.usage import GroupBy, Sums, add_up, read_usage
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.clock import DAY_MS
@@ -120,7 +120,7 @@ async def test_groups_have_most_jobs_first_and_the_rest_is_summed(harness: JobHa
         ("b", 2, 1_000),
         (None, 2, 1_000),
     ]
-    assert total_of(by_agent).jobs == 7
+    assert add_up(by_agent).jobs == 7
     by_repo = await usage(harness, caller, group_by="repo")
     assert [each.key for each in by_repo] == ["acme/a", "acme/b", "acme/c", "acme/d"]
 

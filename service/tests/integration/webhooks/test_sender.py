@@ -102,10 +102,10 @@ async def sending(
         for task in running:
             task.cancel()
         await asyncio.wait(running)
-        hurry = asyncio.Event()
+        force_stop = asyncio.Event()
         if drain_immediately:
-            hurry.set()
-        await sending.drain(5, hurry)
+            force_stop.set()
+        await sending.drain(5, force_stop)
         await client.close()
 
 

@@ -9,7 +9,7 @@ from agentjobs.jobs.queue import estimate as module
 from agentjobs.jobs.queue.acceptance import Admission
 from agentjobs.jobs.queue.durations import Durations, FinishedJob
 from agentjobs.jobs.queue.estimate import WaitingJob, estimate_start, estimate_waiting
-from agentjobs.jobs.queue.fleet import FleetState, LiveWorker, pools_of
+from agentjobs.jobs.queue.fleet import FleetState, LiveWorker, build_pools
 from agentjobs.jobs.queue.queue_model import Backlog, NewJobs, Queue, RunningJob
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.plans import Plans
@@ -26,7 +26,7 @@ def fleet(
 ) -> FleetState:
     worker = LiveWorker("wrk_a", slots, frozenset(), frozenset({"fixer"}), frozenset())
     workers = [worker] if slots else []
-    pools, _ = pools_of(workers)
+    pools, _ = build_pools(workers)
     fields: dict[str, Any] = {"backlogs": {}, "limits": {}, "durations": A_SECOND, **queue}
     return FleetState.of(
         workers, Queue(pools=pools, running=running, **fields), paused_at=paused_at

@@ -8,7 +8,7 @@ from agentjobs.jobs.states import (
     RUNNING,
     STATUSES,
     TRANSITIONS,
-    sources_of,
+    list_sources,
 )
 
 
@@ -21,12 +21,12 @@ def test_completed_failed_and_cancelled_are_final() -> None:
 
 
 def test_a_job_completes_from_a_run_or_by_publishing_kept_work() -> None:
-    assert sources_of(COMPLETED) == (QUEUED, RUNNING)
+    assert list_sources(COMPLETED) == (QUEUED, RUNNING)
 
 
 def test_a_job_runs_only_from_the_queue_and_returns_only_from_running() -> None:
-    assert sources_of(RUNNING) == (QUEUED,)
-    assert sources_of(QUEUED) == (RUNNING,)
+    assert list_sources(RUNNING) == (QUEUED,)
+    assert list_sources(QUEUED) == (RUNNING,)
 
 
 def test_every_error_code_is_retryable_or_not() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.jobs.model import TicketDetails
-from agentjobs.jobs.views.titles import title_of
+from agentjobs.jobs.views.titles import choose_title
 from agentjobs_runtime.protocol.cause import Cause
 
 TICKET = TicketDetails("Totals are wrong", "https://tracker.example.com/1")
@@ -25,4 +25,4 @@ CAUSE = Cause("PyPI", "requests", ("2.30.0",), "requirements.txt", "2.31.0", ())
 def test_the_title_is_the_first_text_that_says_what_was_asked_for(
     title: object, prompt: object, ticket: TicketDetails | None, cause: Cause | None, shown: str
 ) -> None:
-    assert title_of(title, prompt, ticket, cause) == shown
+    assert choose_title(title, prompt, ticket, cause) == shown

@@ -77,7 +77,7 @@ async def _read_cache_files(
         async with aclosing(list_tree(mirror, commit)) as entries:
             async for entry in entries:
                 path = fold_path(entry.path)
-                if entry.mode in REGULAR and any(each.matches(path) for each in patterns):
+                if entry.mode in REGULAR and any(pattern.matches(path) for pattern in patterns):
                     files.append(CacheFile(entry.path.decode("utf-8", "replace"), entry.object_id))
     except GitError as error:
         raise EnvironmentFailed(f"The files in `cache` cannot be read: {error.reason}") from None

@@ -23,7 +23,7 @@ _INVISIBLE_CHARACTERS = r"\xad\u200b-\u200f\u2060-\u2064\ufeff"
 _INVISIBLE = rf"(?:{_COLOUR}|[{_INVISIBLE_CHARACTERS}])*"
 _FORGED_MARKER = re.compile(
     rf"[\r\n](?=[\[\x1b{_INVISIBLE_CHARACTERS}])"
-    + "".join(_INVISIBLE + re.escape(each) for each in SERVICE_MARKER)
+    + "".join(_INVISIBLE + re.escape(character) for character in SERVICE_MARKER)
 )
 
 

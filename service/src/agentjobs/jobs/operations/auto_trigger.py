@@ -141,7 +141,7 @@ async def reconcile(
     unrated, grouping = context.settings.unrated_severity, repo["configured_grouping"]
     triggers = triggers_for(fixes, threshold.level, unrated, grouping or DEFAULT_GROUPING)
     new = (trigger.without(known) for trigger in triggers)
-    return await _trigger_all(context, repo, [each for each in new if each], threshold)
+    return await _trigger_all(context, repo, [finding for finding in new if finding], threshold)
 
 
 def triggers_for(
@@ -156,7 +156,7 @@ def triggers_for(
     that counts for an unknown severity.
     """
     by_package: dict[tuple[str, ...], list[TriggeredFix]] = {}
-    for fix in (each for each in fixes if not each.is_fixture):
+    for fix in (fix for fix in fixes if not fix.is_fixture):
         key = (*_GROUP_KEYS[grouping](fix), fix.ecosystem, fix.package)
         by_package.setdefault(key, []).append(fix)
     groups: dict[tuple[str, ...], list[TriggeredFix]] = {}
@@ -169,9 +169,9 @@ def triggers_for(
 
 def _is_severe(fix: TriggeredFix, threshold: str, unrated: str) -> bool:
     return any(
-        is_at_least(each.severity, threshold, unrated)
-        for each in fix.findings
-        if each.decision is None
+        is_at_least(finding.severity, threshold, unrated)
+        for finding in fix.findings
+        if finding.decision is None
     )
 
 

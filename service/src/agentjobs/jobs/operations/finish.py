@@ -59,26 +59,26 @@ async def finish_job(
 
 
 async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
-    rows = await _held_rows(tx, [each.job for each in ended if each.depends_on_row])
-    stored = dict.fromkeys((each.job.claim for each in ended), False)
+    rows = await _held_rows(tx, [end.job for end in ended if end.depends_on_row])
+    stored = dict.fromkeys((end.job.claim for end in ended), False)
     changes = []
     now = await tx.clock_ms()
-    for each in ended:
-        row = rows.get(each.job.claim)
-        if row is None and each.depends_on_row:
-            stored[each.job.claim] = await keep_after_lost_claim(tx, each.job, each.outcome)
+    for end in ended:
+        row = rows.get(end.job.claim)
+        if row is None and end.depends_on_row:
+            stored[end.job.claim] = await keep_after_lost_claim(tx, end.job, end.outcome)
             continue
-        change = await _change(tx, each.job, each.outcome, row, now)
+        change = await _change(tx, end.job, end.outcome, row, now)
         if change is None:
-            stored[each.job.claim] = await release_claim(tx, *each.job.claim)
+            stored[end.job.claim] = await release_claim(tx, *end.job.claim)
         else:
-            changes.append(_with_phases(change, each.phases))
+            changes.append(_with_phases(change, end.phases))
     applied = await apply_all(tx, changes)
     stored |= {
         (change.job_id, change.fence or 0): is_applied
         for change, is_applied in zip(changes, applied, strict=True)
     }
-    return [stored[each.job.claim] for each in ended]
+    return [stored[end.job.claim] for end in ended]
 
 
 async def _held_rows(tx: Transaction, jobs: Sequence[ClaimedJob]) -> dict[Claim, Row]:

@@ -42,7 +42,7 @@ from agentjobs.organizations.audit import Entry
 from agentjobs.organizations.authentication import Caller
 from agentjobs.pulls.local_platform import lock_pull
 from agentjobs.pulls.status_rows import request_status
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs.workers.agents import Catalog
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.json_fields import doc, find_faults
@@ -192,7 +192,7 @@ async def _follow_up(
 def _earlier(row: Row | None, job_id: str) -> EarlierJob:
     if row is None:
         raise job_not_found(job_id)
-    return struct_of(row, EarlierJob)
+    return to_struct(row, EarlierJob)
 
 
 async def _with_current_name(tx: Transaction, earlier: EarlierJob) -> EarlierJob:

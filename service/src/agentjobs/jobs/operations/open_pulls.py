@@ -118,7 +118,7 @@ class OpenPullReader:
             return Proposals()
         names = {fix.key[2] for fix in fixes}
         pulls = _most_likely(await self._open_pulls(repo), names, known)
-        versions = await self._versions_of(
+        versions = await self._read_versions(
             repo, pulls, frozenset(fix.location for fix in fixes), open_commits
         )
         proposed: dict[FixKey, ProposingPull] = {}
@@ -129,7 +129,7 @@ class OpenPullReader:
         unread = frozenset(pull.number for pull in pulls if pull.head_commit not in versions)
         return Proposals(proposed, unread)
 
-    async def _versions_of(
+    async def _read_versions(
         self,
         repo: ScannedRepo,
         pulls: Collection[_OpenPull],
@@ -214,10 +214,10 @@ class OpenPullReader:
         manifests = sorted({manifest for manifest, _, _ in locations})
         if len(manifests) > _MAX_COMPARED:
             manifests = []
-        base = await _blobs_of(git_dir, repo.head_commit, manifests)
+        base = await _describe_files(git_dir, repo.head_commit, manifests)
         versions: dict[str, Versions] = {}
         for commit in commits:
-            blobs = await _blobs_of(git_dir, commit, manifests)
+            blobs = await _describe_files(git_dir, commit, manifests)
             if blobs is not None:
                 is_changed = blobs != base
                 versions[commit] = (
@@ -230,10 +230,10 @@ class OpenPullReader:
     ) -> Versions:
         reading = await read_dependencies(git_dir, commit, self._settings)
         versions: dict[Location, frozenset[str]] = {}
-        for each in reading.dependencies:
-            location = (each.manifest, each.ecosystem, each.name)
-            if location in locations and each.version is not None:
-                versions[location] = versions.get(location, frozenset()) | {each.version}
+        for dependency in reading.dependencies:
+            location = (dependency.manifest, dependency.ecosystem, dependency.name)
+            if location in locations and dependency.version is not None:
+                versions[location] = versions.get(location, frozenset()) | {dependency.version}
         return versions
 
 
@@ -251,7 +251,7 @@ def _most_likely(
     return sorted(pulls, key=rank)[:MAX_PULLS]
 
 
-async def _blobs_of(git_dir: Path, commit: str, paths: Sequence[str]) -> bytes | None:
+async def _describe_files(git_dir: Path, commit: str, paths: Sequence[str]) -> bytes | None:
     """A description of the files that changes whenever they do; None without the commit.
 
     A refused fetch may leave it without its files, and the index has cached those of others.

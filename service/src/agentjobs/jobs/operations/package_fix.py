@@ -75,7 +75,7 @@ def _proposed_by(proposed: dict[FixKey, ProposingPull], fixes: Sequence[Triggere
 
 
 def _why_not(findings: Sequence[FindingView]) -> str:
-    fixed = next((each for each in findings if each.fix_version is not None), None)
+    fixed = next((finding for finding in findings if finding.fix_version is not None), None)
     if fixed is None:
         return f"No version of {findings[0].name} fixes it: {findings[0].fix_reason}"
     return (

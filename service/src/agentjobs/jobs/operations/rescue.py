@@ -7,7 +7,7 @@ from agentjobs.jobs.logs.chunks import append_note
 from agentjobs.jobs.queue.lost_claims import (
     HAS_RETURNED,
     count_lost_claims,
-    failure_of,
+    describe_failure,
     record_lost_claim,
 )
 from agentjobs.jobs.queue.transition import (
@@ -67,7 +67,7 @@ async def rescue_lost_jobs(
     return await db.transact(_rescue, settings, may_judge)
 
 
-async def rescue_jobs_of(tx: Transaction, worker_id: str, settings: Settings) -> list[str]:
+async def rescue_worker_jobs(tx: Transaction, worker_id: str, settings: Settings) -> list[str]:
     """The jobs of a worker that an operator removed, whether or not their leases expired."""
     rows = await tx.fetch_all(_OF_WORKER, worker_id=worker_id)
     return await _end_claims(tx, rows, settings, report_ms=None)
@@ -141,7 +141,7 @@ async def _end_claim(tx: Transaction, row: Row, now: int, retries: int, *, may_f
     if row["cancel_requested_at"] is not None:
         return await apply(tx, to_cancelled(job_id, now, fence))
     claims = await count_lost_claims(tx, job_id, now)
-    failure = failure_of(claims, now, retries, has_kept_work=row["kept_at"] is not None)
+    failure = describe_failure(claims, now, retries, has_kept_work=row["kept_at"] is not None)
     if failure is not None and not may_fail:
         return False
     await record_lost_claim(tx, job_id, now)

@@ -5,13 +5,13 @@ from typing import Literal
 import msgspec
 
 from agentjobs.fleet.processes import odd_configurations, running_configurations
-from agentjobs.jobs.operations.rescue import rescue_jobs_of
+from agentjobs.jobs.operations.rescue import rescue_worker_jobs
 from agentjobs.jobs.queue.fleet import silent_ms
 from agentjobs.jobs.queue.leases import decode_unready
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import write_service_entry
 from agentjobs.organizations.pauses import wait_for_claims
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.digest import short_digest
@@ -51,7 +51,9 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def list_worker_views(db: Database, settings: Settings) -> list[WorkerView]:
-    odd = {each.id for each in odd_configurations(await running_configurations(db))}
+    odd = {
+        configuration.id for configuration in odd_configurations(await running_configurations(db))
+    }
     rows, now = await db.transact(_read)
     return [_view(row, now, settings, odd) for row in rows]
 
@@ -142,12 +144,12 @@ async def _remove(
     if not removed:
         raise Problem("worker_alive", f"The worker {worker_id} has just sent a heartbeat.")
     await write_service_entry(tx, entry)
-    return await rescue_jobs_of(tx, worker_id, settings)
+    return await rescue_worker_jobs(tx, worker_id, settings)
 
 
 def _view(row: Row, now: int, settings: Settings, odd: set[str]) -> WorkerView:
     unreadiness = decode_unready(row["unready"])
-    return struct_of(
+    return to_struct(
         row,
         WorkerView,
         status=worker_status(row, now, settings, unreadiness.sandbox_problem),

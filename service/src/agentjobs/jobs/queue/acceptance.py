@@ -9,7 +9,7 @@ from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.lengths import QueueLengths
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.batch_statement import BatchStatement
-from agentjobs.store.database import Transaction, values_of
+from agentjobs.store.database import Transaction, column_values
 from agentjobs.webhooks.events import ENDPOINTS_OF_ORGANIZATION
 from agentjobs_runtime.money import nanousd, usd_text
 from agentjobs_runtime.problems import Problem
@@ -82,7 +82,7 @@ async def load_admissions(
 
     Jobs are counted unless `lengths` knows how many there are.
     """
-    known = {} if lengths is None else {each: lengths.get(each) for each, _ in repos}
+    known = {} if lengths is None else {repo: lengths.get(repo) for repo, _ in repos}
     rows = await _ADMISSIONS.fetch(
         tx,
         [
@@ -96,7 +96,7 @@ async def load_admissions(
     )
     admissions = {}
     for row in rows:
-        organization_id, repo, *values = values_of(row)
+        organization_id, repo, *values = column_values(row)
         admission = admissions[organization_id, repo] = Admission(*values)
         if lengths is not None and known[organization_id] is None:
             lengths.set(organization_id, admission.queued_jobs)

@@ -4,7 +4,7 @@ import msgspec
 
 from agentjobs.jobs.states import RUNNING
 from agentjobs.organizations.tokens import token_hash
-from agentjobs.store.database import Row, Transaction, struct_of
+from agentjobs.store.database import Row, Transaction, to_struct
 from agentjobs_runtime.protocol.cause import stored_cause
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.verification import stored_verification
@@ -19,7 +19,7 @@ CLAIMED_JOB = (
 
 def claimed_job(row: Row, credential: str, claimed_at: int) -> ClaimedJob:
     is_adopted = row["status"] == RUNNING
-    return struct_of(
+    return to_struct(
         row,
         ClaimedJob,
         repo_is_connected=row["disconnected_at"] is None,

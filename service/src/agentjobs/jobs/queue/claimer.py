@@ -85,7 +85,7 @@ class Claimer:
         # Outside of the transaction: a look at an empty queue is one read.
         view = await self._queue.look(agents)
         free = count - has_absent(expected, view.waiting)
-        waiting = [each for each in view.waiting if each.organization_id not in postponed]
+        waiting = [group for group in view.waiting if group.organization_id not in postponed]
         jobs: list[ClaimedJob] = []
         self.may_find_more = not view.is_whole
         # Jobs under a limit come one by one, and first: others could take every slot.

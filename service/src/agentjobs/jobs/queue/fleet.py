@@ -126,7 +126,7 @@ class Fleet:
             workers = await self._workers()
             self._state = FleetState.of(
                 workers,
-                await self._queue.read(*pools_of(workers)),
+                await self._queue.read(*build_pools(workers)),
                 has_outages=await self._has_outages(),
                 paused_at=await service_paused_since(self._db),
             )
@@ -167,7 +167,7 @@ def _slots_by_agent(slots: Iterable[tuple[frozenset[str], int]]) -> Counter[str]
     return by_agent
 
 
-def pools_of(workers: Sequence[LiveWorker]) -> tuple[list[Pool], dict[str, int]]:
+def build_pools(workers: Sequence[LiveWorker]) -> tuple[list[Pool], dict[str, int]]:
     """The pools, and the place of each worker's."""
     slots = Counter[tuple[frozenset[str], frozenset[str]]]()
     for worker in workers:

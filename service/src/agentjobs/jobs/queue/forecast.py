@@ -131,7 +131,7 @@ class _Run:
                 own.append((self._draw_remaining_ms(job), job))
             else:
                 self._continue(job, self._draw_remaining_ms(job))
-        own.sort(key=lambda each: each[0])
+        own.sort(key=lambda entry: entry[0])
         for remaining_ms, job in own[self._new.ended :]:
             self._continue(job, remaining_ms)
 

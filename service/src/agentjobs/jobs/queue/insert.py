@@ -110,7 +110,7 @@ def _row(job: NewJob, now: int) -> dict[str, Any]:
         "last_sequence": 1,
         "created_at": now,
         "queued_at": now,
-        "branch": job.branch or branch_of(job.id, body.agent, body.ticket_id),
+        "branch": job.branch or name_branch(job.id, body.agent, body.ticket_id),
         "created_by": job.caller.key_id,
         "created_by_name": job.caller.name,
         "follows": job.follows,
@@ -155,7 +155,7 @@ def _queued(job: NewJob, now: int) -> events.JobEvent:
     )
 
 
-def branch_of(job_id: str, agent: str, ticket_id: str | None = None) -> str:
+def name_branch(job_id: str, agent: str, ticket_id: str | None = None) -> str:
     """Derived from the job, so that a retry finds its own branch. The ticket is part of it
     because trackers link branches by it."""
     ticket = _NOT_IN_BRANCH.sub("-", ticket_id or "")[:_MAX_TICKET_LENGTH].strip("-.")

@@ -113,7 +113,9 @@ async def mark_alive(tx: Transaction, worker_id: str) -> None:
     )
 
 
-def failure_of(claims: LostClaims, now: int, retries: int, *, has_kept_work: bool) -> str | None:
+def describe_failure(
+    claims: LostClaims, now: int, retries: int, *, has_kept_work: bool
+) -> str | None:
     """Why the job is not requeued again, as a message; None if it is. Pure."""
     if claims.during_runs > retries:
         return f"This job lost its worker {claims.during_runs} times; it is not retried."

@@ -14,7 +14,7 @@ from agentjobs.jobs.states import (
     QUEUED,
     RUNNING,
     JobStatus,
-    sources_of,
+    list_sources,
 )
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Row, Transaction
@@ -155,7 +155,7 @@ def _by_statement(
 ) -> dict[tuple[JobStatus, tuple[str, ...]], list[Change]]:
     groups: dict[tuple[JobStatus, tuple[str, ...]], list[Change]] = {}
     # Locks are taken in the order of the identifiers.
-    for change in sorted(changes, key=lambda each: each.job_id):
+    for change in sorted(changes, key=lambda change: change.job_id):
         groups.setdefault((change.to, tuple(sorted(change.columns))), []).append(change)
     return groups
 
@@ -182,7 +182,7 @@ async def _store(
 
 @functools.cache
 def _claim_change(to: JobStatus) -> BatchStatement:
-    sources = ", ".join(f"'{status}'" for status in sources_of(to))
+    sources = ", ".join(f"'{status}'" for status in list_sources(to))
     where = (
         # Only statuses from this package are formatted; values are parameters.
         " WHERE q.job_id = {id} AND (CAST({held_fence} AS BIGINT) IS NULL"

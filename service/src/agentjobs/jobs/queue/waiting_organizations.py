@@ -91,7 +91,7 @@ class WaitingOrganizations:
 
 
 def has_absent(expected: Set[str], waiting: Sequence[Waiting]) -> bool:
-    return not expected <= {each.organization_id for each in waiting}
+    return not expected <= {group.organization_id for group in waiting}
 
 
 class Share(msgspec.Struct):
@@ -106,9 +106,9 @@ def share_slots(waiting: Sequence[Waiting], count: int) -> dict[str, Share]:
     one that waits longest."""
     shares: dict[str, Share] = {}
     heap = [
-        (each.active, each.last_claimed_at, each.organization_id, each.limit)
-        for each in waiting
-        if each.active < each.limit
+        (group.active, group.last_claimed_at, group.organization_id, group.limit)
+        for group in waiting
+        if group.active < group.limit
     ]
     heapq.heapify(heap)
     while heap and count:
@@ -123,7 +123,9 @@ def share_slots(waiting: Sequence[Waiting], count: int) -> dict[str, Share]:
 def other_shares(waiting: Sequence[Waiting], shares: Mapping[str, Share]) -> dict[str, Share]:
     """One job for each of the others that could start one, in the same order."""
     others = [
-        each for each in waiting if each.active < each.limit and each.organization_id not in shares
+        group
+        for group in waiting
+        if group.active < group.limit and group.organization_id not in shares
     ]
-    others.sort(key=lambda each: (each.active, each.last_claimed_at, each.organization_id))
-    return {each.organization_id: Share(each.limit, 1) for each in others}
+    others.sort(key=lambda group: (group.active, group.last_claimed_at, group.organization_id))
+    return {group.organization_id: Share(group.limit, 1) for group in others}

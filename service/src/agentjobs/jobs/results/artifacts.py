@@ -61,7 +61,7 @@ async def find_artifact(
     db: Database, organization_id: str, job_id: str, name: str
 ) -> StoredArtifact:
     artifacts = await list_artifacts(db, organization_id, job_id)
-    artifact = next((each for each in artifacts if each.name == name), None)
+    artifact = next((artifact for artifact in artifacts if artifact.name == name), None)
     if artifact is None:
         raise Problem(
             "artifact_not_found",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agentjobs.jobs.queue.claim import lock_claim
-from agentjobs.store.database import Database, Row, Transaction, values_of
+from agentjobs.store.database import Database, Row, Transaction, column_values
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.agents.steps import StepKind, StepState
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -120,9 +120,9 @@ async def count_steps(db: Database, job_id: str) -> dict[StepKind, StepTotal]:
         " FROM job_steps WHERE job_id = :job_id GROUP BY kind",
         job_id=job_id,
     )
-    totals = (dict(zip(row.keys(), values_of(row), strict=True)) for row in rows)
+    totals = (dict(zip(row.keys(), column_values(row), strict=True)) for row in rows)
     return {total.pop("kind"): StepTotal(**total) for total in totals}
 
 
 def _step(row: Row) -> StoredStep:
-    return StoredStep(**dict(zip(row.keys(), values_of(row), strict=True)))
+    return StoredStep(**dict(zip(row.keys(), column_values(row), strict=True)))

@@ -6,7 +6,7 @@ import msgspec
 
 from agentjobs.jobs.lookup import job_not_found
 from agentjobs.jobs.queue.context import JobsContext
-from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.store.database import Database, Row, to_struct
 from agentjobs.webhooks.model import DeliveryStatus, ErrorClass
 
 _DETAILS = (
@@ -116,7 +116,7 @@ async def load_details(context: JobsContext, organization_id: str, job_id: str) 
     if row is None:
         raise job_not_found(job_id)
     override = msgspec.json.decode(row["config_override"], type=dict[str, Any])
-    return struct_of(
+    return to_struct(
         row,
         JobDetails,
         config_override=override,
@@ -145,14 +145,14 @@ async def event_deliveries(db: Database, organization_id: str, job_id: str) -> l
     """In order; empty for a job that does not exist."""
     events: dict[int, EventLine] = {}
     for row in await db.fetch_all(_EVENTS, job_id=job_id, organization_id=organization_id):
-        event = events.setdefault(row["sequence"], struct_of(row, EventLine, deliveries=[]))
+        event = events.setdefault(row["sequence"], to_struct(row, EventLine, deliveries=[]))
         if row["delivery_id"] is not None:
             event.deliveries.append(_delivery(row))
     return list(events.values())
 
 
 def _delivery(row: Row) -> DeliveryLine:
-    return struct_of(
+    return to_struct(
         row,
         DeliveryLine,
         id=row["delivery_id"],

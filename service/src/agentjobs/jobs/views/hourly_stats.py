@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from agentjobs.store.database import Database, struct_of
+from agentjobs.store.database import Database, to_struct
 from agentjobs_runtime.clock import HOUR_MS
 from agentjobs_runtime.identifiers import first_id_at
 
@@ -67,7 +67,7 @@ async def read_counts(
     if not bounds:
         return {}
     rows = await db.fetch_all(_COUNTS, organization_id=organization_id, hours=list(bounds))
-    return {bounds[row["hour"]]: struct_of(row, Counts) for row in rows}
+    return {bounds[row["hour"]]: to_struct(row, Counts) for row in rows}
 
 
 async def read_finished(
@@ -84,8 +84,8 @@ async def read_finished(
     for row in rows:
         # PostgreSQL returns sums as numeric.
         sums = {name: int(row[name]) for name in ("wait_ms", "run_ms", "cost_nanousd")}
-        by_hour.setdefault(int(row["hour"]), []).append(struct_of(row, Finished, **sums))
-    return {hour: tuple(each) for hour, each in by_hour.items()}
+        by_hour.setdefault(int(row["hour"]), []).append(to_struct(row, Finished, **sums))
+    return {hour: tuple(counts) for hour, counts in by_hour.items()}
 
 
 def _bounds(hour: int) -> str:

@@ -98,14 +98,16 @@ async def find_jobs(
     ids: list[str] = []
     for scan_size in SCAN_SIZES:
         scans = [
-            await _scan(db, organization_id, each, limit=limit, scan_size=scan_size, before=before)
-            for each in filters
+            await _scan(db, organization_id, part, limit=limit, scan_size=scan_size, before=before)
+            for part in filters
         ]
         # Below it, jobs of a scan that got less far are unknown.
         ends = [scan.next_before for scan in scans if scan.next_before is not None]
         before = max(ends, default=None)
         known = (job_id for scan in scans for job_id in scan.ids)
-        ids += sorted((each for each in known if before is None or each >= before), reverse=True)
+        ids += sorted(
+            (job_id for job_id in known if before is None or job_id >= before), reverse=True
+        )
         if len(ids) > limit:
             return FoundJobs(ids[:limit], ids[limit - 1])
         if before is None:

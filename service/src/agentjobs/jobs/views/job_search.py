@@ -153,7 +153,11 @@ def page_query(
     """
     # From what is usually rare to what is usually common.
     given: list[_Source] = [_TICKET, *map(_Label, range(labels)), *_COLUMNS]
-    given = [each for each in given if isinstance(each, _Label) or each.name in filters]
+    given = [
+        condition
+        for condition in given
+        if isinstance(condition, _Label) or condition.name in filters
+    ]
     sources = [] if "follows" in filters else given[:_MAX_SOURCES]
     others = [
         *(source.condition for source in given[len(sources) :]),
@@ -183,11 +187,11 @@ def _scan_rarest(
 ) -> str:
     """The rarer a value, the older is the last of the newest jobs that have it."""
     floors = ", ".join(
-        f"{_floor_name(each)} AS MATERIALIZED ({_floor(each, scan_size)})" for each in sources
+        f"{_floor_name(source)} AS MATERIALIZED ({_floor(source, scan_size)})" for source in sources
     )
     scans = []
     for position, source in enumerate(sources):
-        conditions = [each.condition for each in sources if each is not source]
+        conditions = [other.condition for other in sources if other is not source]
         # Exactly one index is chosen among equals: no job may be found twice.
         chosen = [
             f"(SELECT id FROM {_floor_name(source)}) {'<' if rival < position else '<='}"
@@ -197,7 +201,7 @@ def _scan_rarest(
         ]
         scans.append(source.filtered([*conditions, *others], chosen, limit, scan_size))
     merged = " UNION ALL ".join(f"SELECT id FROM {scan}" for scan in scans)
-    ends = " UNION ALL ".join(f"SELECT id FROM {_floor_name(each)}" for each in sources)
+    ends = " UNION ALL ".join(f"SELECT id FROM {_floor_name(source)}" for source in sources)
     return (
         f"WITH {floors}, page AS MATERIALIZED (SELECT id FROM ({merged}) AS merged"
         f" ORDER BY id DESC LIMIT {limit}),"

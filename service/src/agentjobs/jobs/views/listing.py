@@ -11,8 +11,8 @@ from agentjobs.jobs.states import FINAL, JobStatus
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.job_search import page_query
 from agentjobs.jobs.views.rows import IS_CLAIMED
-from agentjobs.jobs.views.titles import agent_on_repo, title_of
-from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.jobs.views.titles import agent_on_repo, choose_title
+from agentjobs.store.database import Database, Row, to_struct
 from agentjobs.store.like_pattern import contains_pattern
 from agentjobs_runtime.identifiers import creation_time_ms
 from agentjobs_runtime.protocol.cause import stored_cause
@@ -183,7 +183,7 @@ async def latest_check(db: Database, repo_id: str, number: int) -> tuple[str, Ve
     return None if row is None or check is None else (row["head_commit"] or "", check)
 
 
-def cost_of(usage: str | None) -> float | None:
+def read_cost(usage: str | None) -> float | None:
     return None if usage is None else _decode_cost(usage).cost_usd
 
 
@@ -212,12 +212,12 @@ def _search_parameters(text: str) -> dict[str, str]:
 def _line(row: Row) -> JobLine:
     request = _decode_request(row["config_override"])
     ticket, cause = stored_ticket(row["ticket"]), stored_cause(row["cause"])
-    return struct_of(
+    return to_struct(
         row,
         JobLine,
         job_id=row["id"],
-        cost_usd=cost_of(row["usage"]),
-        title=title_of(request.title, request.prompt, ticket, cause),
+        cost_usd=read_cost(row["usage"]),
+        title=choose_title(request.title, request.prompt, ticket, cause),
         labels=stored_labels(row["labels"]),
         phase=_phase(row),
     )

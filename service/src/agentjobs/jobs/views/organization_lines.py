@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.store.database import Database, Row, to_struct
 from agentjobs.store.like_pattern import contains_pattern
 from agentjobs_runtime.clock import DAY_MS, SECOND_MS
 from agentjobs_runtime.problems import Problem
@@ -66,7 +66,7 @@ async def list_organization_lines(
         " ORDER BY rank_value DESC, o.name LIMIT :limit OFFSET :offset"
     )
     rows = await db.fetch_all(
-        _lines_of(page) + " ORDER BY p.rank_value DESC, p.name",
+        _select_lines(page) + " ORDER BY p.rank_value DESC, p.name",
         pattern=contains_pattern(search.lower()),
         limit=limit,
         offset=offset,
@@ -77,7 +77,7 @@ async def list_organization_lines(
 
 async def find_organization_line(db: Database, name: str) -> OrganizationLine:
     rows = await db.fetch_all(
-        _lines_of("SELECT o.* FROM organizations o WHERE o.name = :name"),
+        _select_lines("SELECT o.* FROM organizations o WHERE o.name = :name"),
         name=name,
         **_days(await db.clock_ms()),
     )
@@ -86,7 +86,7 @@ async def find_organization_line(db: Database, name: str) -> OrganizationLine:
     return _line(rows[0])
 
 
-def _lines_of(page: str) -> str:
+def _select_lines(page: str) -> str:
     """The organizations of the page are selected before anything is counted."""
     return (
         f"WITH p AS ({page}) SELECT p.*,"
@@ -112,4 +112,4 @@ def _days(now: int) -> dict[str, int]:
 def _line(row: Row) -> OrganizationLine:
     # PostgreSQL sums integers to decimals.
     names = ("spent_this_month_nanousd", "spent_today_nanousd")
-    return struct_of(row, OrganizationLine, **{name: int(row[name] or 0) for name in names})
+    return to_struct(row, OrganizationLine, **{name: int(row[name] or 0) for name in names})

@@ -7,7 +7,7 @@ import msgspec
 
 from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.pulls.pulls import NEWEST_PULL, PullCursor, pull_path
-from agentjobs.store.database import Database, Row, struct_of
+from agentjobs.store.database import Database, Row, to_struct
 from agentjobs.store.like_pattern import contains_pattern
 
 # How many pull requests the search for a page reads at most.
@@ -199,7 +199,7 @@ def _position(before: PullCursor | None) -> dict[str, object]:
 
 
 def _line(row: Row, organization: str) -> PullLine:
-    return struct_of(
+    return to_struct(
         row,
         PullLine,
         path=pull_path(organization, row["full_name"], row["number"]),

@@ -14,7 +14,14 @@ from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.results.reports import load_report
 from agentjobs.jobs.states import COMPLETED, QUEUED, STATUSES, JobStatus
 from agentjobs.jobs.views.job_filter import JobFilter, find_jobs
-from agentjobs.jobs.views.rows import SELECT_JOB, SELECT_JOBS, JobRow, job_row, job_view, phases_of
+from agentjobs.jobs.views.rows import (
+    SELECT_JOB,
+    SELECT_JOBS,
+    JobRow,
+    build_phases,
+    job_row,
+    job_view,
+)
 from agentjobs.store.database import Database
 from agentjobs.store.grouping import read_together
 from agentjobs_runtime.clock import iso_utc, now_ms
@@ -38,7 +45,7 @@ async def get_job(context: JobsContext, organization_id: str, job_id: str) -> Jo
     if row is None:
         raise job_not_found(job_id)
     job = job_view(row, await _queue_reason(context, row))
-    job = msgspec.structs.replace(job, phases=phases_of(row))
+    job = msgspec.structs.replace(job, phases=build_phases(row))
     if job.queue_position is not None and job.queue_reason in _ESTIMATED:
         return await _with_estimate(context, row, job)
     if row.status == COMPLETED and row.pr_number is None:

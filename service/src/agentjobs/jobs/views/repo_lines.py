@@ -125,5 +125,5 @@ def _statement(filter: RepoFilter, order: Order) -> str:
 
 def _languages(row: Row) -> tuple[str, ...]:
     languages = msgspec.json.decode(row["languages"] or "[]", type=tuple[LanguageLines, ...])
-    most_used = sorted(languages, key=lambda each: -each.lines)
-    return tuple(each.language for each in most_used[:_SHOWN_LANGUAGES])
+    most_used = sorted(languages, key=lambda language: -language.lines)
+    return tuple(entry.language for entry in most_used[:_SHOWN_LANGUAGES])

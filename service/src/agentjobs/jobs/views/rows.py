@@ -14,7 +14,7 @@ from agentjobs.jobs.model import (
 )
 from agentjobs.jobs.phases import JobTimes, PhaseView, phase_views
 from agentjobs.jobs.states import RETRYABLE, JobStatus
-from agentjobs.store.database import Row, values_of
+from agentjobs.store.database import Row, column_values
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs_runtime.clock import iso_utc, iso_utc_or_none, now_ms
 from agentjobs_runtime.protocol.cause import stored_cause
@@ -130,7 +130,7 @@ SELECT_JOB = _select(queue_position=_QUEUE_POSITION)
 
 
 def job_row(row: Row) -> JobRow:
-    return JobRow(*values_of(row))
+    return JobRow(*column_values(row))
 
 
 def job_view(row: JobRow, queue_reason: str | None = None) -> JobView:
@@ -166,7 +166,7 @@ def job_view(row: JobRow, queue_reason: str | None = None) -> JobView:
     )
 
 
-def phases_of(row: JobRow) -> tuple[PhaseView, ...]:
+def build_phases(row: JobRow) -> tuple[PhaseView, ...]:
     times = JobTimes(row.status, bool(row.is_claimed), row.queued_at, row.completed_at)
     return phase_views(row.phases, times, now_ms())
 

@@ -90,7 +90,7 @@ class _Hours(msgspec.Struct):
     cells: int = 0
 
     def count_cells(self) -> None:
-        ended = sum(1 + len(each) for each in self.finished.values())
+        ended = sum(1 + len(result) for result in self.finished.values())
         self.cells = len(self.counts) + ended
 
 
@@ -163,17 +163,17 @@ class Statistics:
     ) -> None:
         closed = (now - _CLOSED_AFTER_MS) // HOUR_MS
         settled = (now - _SETTLED_AFTER_MS) // HOUR_MS
-        cached.finished.update((hour, each) for hour, each in finished.items() if hour < closed)
+        cached.finished.update((hour, result) for hour, result in finished.items() if hour < closed)
         cached.counts.update(
-            (hour, each)
-            for hour, each in counts.items()
-            if hour < closed and (not each.pending or hour < settled)
+            (hour, count)
+            for hour, count in counts.items()
+            if hour < closed and (not count.pending or hour < settled)
         )
         _drop_before(cached, now // HOUR_MS - 2 * SPANS["30d"][0] * SPANS["30d"][1] - 24)
         cached.count_cells()
         self._cache.pop(organization_id, None)
         self._cache[organization_id] = cached
-        cells = sum(each.cells for each in self._cache.values())
+        cells = sum(entry.cells for entry in self._cache.values())
         while len(self._cache) > 1 and cells > self._max_cells:
             cells -= self._cache.pop(next(iter(self._cache))).cells
 
@@ -186,35 +186,35 @@ def _drop_before(cached: _Hours, oldest: int) -> None:
 
 def _figures(hours: _Hours, start: int, end: int) -> Figures:
     counts = [hours.counts[hour] for hour in range(start, end) if hour in hours.counts]
-    finished = [each for hour in range(start, end) for each in hours.finished.get(hour, ())]
-    ran = [each for each in finished if each.status != CANCELLED]
+    finished = [group for hour in range(start, end) for group in hours.finished.get(hour, ())]
+    ran = [result for result in finished if result.status != CANCELLED]
     return Figures(
         starts_at=start * HOUR_MS,
         ends_at=end * HOUR_MS,
-        accepted=sum(each.accepted for each in counts),
+        accepted=sum(count.accepted for count in counts),
         completed=_jobs(finished, COMPLETED),
         failed=_jobs(finished, FAILED),
         cancelled=_jobs(finished, CANCELLED),
-        mean_wait_ms=_mean(sum(each.wait_ms for each in ran), sum(each.waited for each in ran)),
-        mean_duration_ms=_mean(sum(each.run_ms for each in ran), sum(each.ran for each in ran)),
-        cost_nanousd=sum(each.cost_nanousd for each in finished),
-        deliveries_delivered=sum(each.delivered for each in counts),
-        deliveries_failed=sum(each.failed for each in counts),
+        mean_wait_ms=_mean(sum(group.wait_ms for group in ran), sum(group.waited for group in ran)),
+        mean_duration_ms=_mean(sum(group.run_ms for group in ran), sum(group.ran for group in ran)),
+        cost_nanousd=sum(result.cost_nanousd for result in finished),
+        deliveries_delivered=sum(count.delivered for count in counts),
+        deliveries_failed=sum(count.failed for count in counts),
     )
 
 
 def _record(finished: Sequence[Finished]) -> AgentRecord:
-    ran = [each for each in finished if each.status != CANCELLED]
+    ran = [result for result in finished if result.status != CANCELLED]
     return AgentRecord(
-        finished=sum(each.jobs for each in ran),
+        finished=sum(group.jobs for group in ran),
         completed=_jobs(finished, COMPLETED),
-        mean_duration_ms=_mean(sum(each.run_ms for each in ran), sum(each.ran for each in ran)),
-        cost_nanousd=sum(each.cost_nanousd for each in finished),
+        mean_duration_ms=_mean(sum(group.run_ms for group in ran), sum(group.ran for group in ran)),
+        cost_nanousd=sum(result.cost_nanousd for result in finished),
     )
 
 
 def _jobs(finished: Iterable[Finished], status: str) -> int:
-    return sum(each.jobs for each in finished if each.status == status)
+    return sum(result.jobs for result in finished if result.status == status)
 
 
 def _mean(total: int, number: int) -> int | None:

@@ -70,9 +70,9 @@ def why_no_worker(agent: str, tags: Collection[str], workers: Sequence[WorkerVie
             f" --tags {wanted}`, or change them with `agentjobs repos set`"
         )
     reasons = {
-        f"{each.hostname}: {reason}"
-        for each in able
-        if (reason := each.unready.get(agent) or each.sandbox_problem)
+        f"{worker.hostname}: {reason}"
+        for worker in able
+        if (reason := worker.unready.get(agent) or worker.sandbox_problem)
     }
     if not reasons:
         return (

@@ -9,7 +9,7 @@ _MAX_LENGTH = 200
 _HEADING_MARK = re.compile("#{1,6} +")
 
 
-def title_of(
+def choose_title(
     title: object, prompt: object, ticket: TicketDetails | None, cause: Cause | None
 ) -> str | None:
     """The requested title, or that of the ticket, or the first line of the prompt, or the upgrade

@@ -91,8 +91,8 @@ async def read_usage(
     return [_sums(row) for row in rows]
 
 
-def total_of(groups: list[Sums]) -> Sums:
-    return Sums(key=None, **{name: sum(getattr(each, name) for each in groups) for name in _SUMS})
+def add_up(groups: list[Sums]) -> Sums:
+    return Sums(key=None, **{name: sum(getattr(group, name) for group in groups) for name in _SUMS})
 
 
 def _sums(row: Row) -> Sums:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.store.database import Database, Row, Transaction, struct_of
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import SECOND_MS, now_ms
 from agentjobs_runtime.problems import Problem
 
@@ -210,4 +210,4 @@ def name_taken(full_name: str) -> Problem:
 
 
 def _view(row: Row) -> ImportView:
-    return struct_of(row, ImportView, message=row["message"] or "")
+    return to_struct(row, ImportView, message=row["message"] or "")

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from agentjobs.jobs.views.usage import MAX_GROUPS, OTHER, GroupBy, Sums, read_usage, total_of
+from agentjobs.jobs.views.usage import MAX_GROUPS, OTHER, GroupBy, Sums, add_up, read_usage
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.query import read_query
@@ -105,7 +105,7 @@ async def show(call: Call) -> Response:
     report = UsageReport(
         from_=iso_utc(from_ms),
         to=iso_utc(to_ms),
-        total=UsageSums(**_fields(total_of(sums))),
+        total=UsageSums(**_fields(add_up(sums))),
         groups=[] if query.group_by is None else _groups(sums, query.group_by),
     )
     return Reply(200, report)

@@ -13,7 +13,7 @@ from agentjobs.jobs.results.artifacts import list_artifacts
 from agentjobs.jobs.states import COMPLETED, FINAL
 from agentjobs.jobs.views.detail_queries import JobDetails, event_deliveries, load_details
 from agentjobs.jobs.views.queries import get_job
-from agentjobs.jobs.views.titles import agent_on_repo, title_of
+from agentjobs.jobs.views.titles import agent_on_repo, choose_title
 from agentjobs.web.dashboard.jobs.changes import find_commit_range
 from agentjobs.web.dashboard.jobs.log import log_tail
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
@@ -115,7 +115,7 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
     job = await get_job(request.context.jobs, request.organization_id, job_id)
     details = await load_details(request.context.jobs, request.organization_id, job_id)
     override = details.config_override
-    title = title_of(override.get("title"), override.get("prompt"), job.ticket, job.cause)
+    title = choose_title(override.get("title"), override.get("prompt"), job.ticket, job.cause)
     failure = job.error and error_text(job.error.code, is_retryable=job.error.retryable)
     pull_body = None if details.pull is None else details.pull.body
     request_text = _request_beyond(title, override.get("prompt"))
