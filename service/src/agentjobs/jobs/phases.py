@@ -57,7 +57,7 @@ class StoredRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobTimes(msgspec.Struct, frozen=True):
-    """Of a job's row. `is_claimed`: a worker has it."""
+    """The status and times of a job's row. `is_claimed`: a worker has it."""
 
     status: JobStatus
     is_claimed: bool
@@ -93,7 +93,7 @@ def encode_runs(runs: Sequence[StoredRun]) -> str:
 
 
 def finished_runs(runs: Sequence[StoredRun]) -> Sequence[StoredRun]:
-    """Those of earlier claims. One that ended before its agent started counts as waiting."""
+    """Runs of earlier claims. One that ended before its agent started counts as waiting."""
     is_over = not runs or runs[-1].ended_at is not None or runs[-1].has_agent
     return runs if is_over else runs[:-1]
 

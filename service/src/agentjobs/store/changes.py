@@ -18,7 +18,7 @@ _FULL_RATE_PROCESSES = 8
 _MAX_POLL_SECONDS = 5.0
 _JITTER = 0.25
 # The worker that comes first has time to take what was announced; those after it follow one by one.
-# Each looks once for all announcements until its turn, so that a large fleet looks less often.
+# Each worker checks once for all announcements until its turn: a large fleet checks less often.
 _HEAD_START_SECONDS_PER_WORKER = 0.002
 _MAX_HEAD_START_SECONDS = 0.1
 _STEP_SECONDS_PER_WORKER = 0.0004
@@ -95,7 +95,7 @@ class Changes:
         """How many processes share the database, as far as this one knows."""
         self.workers = 1
         self.position: int | None = 0
-        """Of this worker among the workers; None in a process that is no worker."""
+        """The position of this worker among the workers; None in a process that is not a worker."""
         self.all_ask = True
         """Whether all of them ask for the topics that they watch. Earlier versions do not."""
         self.on_subscribed: Callable[[str], None] = lambda _topic: None
@@ -110,7 +110,7 @@ class Changes:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Those with subscribers."""
+        """Topics with subscribers."""
         return tuple(self._subscribers)
 
     def on(
@@ -187,7 +187,7 @@ class Changes:
         return any(subscriber.passes_on for subscriber in self._subscribers.get(topic, ()))
 
     def poll_seconds(self, seconds: float, max_seconds: float = _MAX_POLL_SECONDS) -> float:
-        """How long to wait until the next look for work that no announcement told about."""
+        """How long to wait until the next check for work that was not announced."""
         if self.processes <= _FULL_RATE_PROCESSES or not self.live:
             return seconds
         jitter = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - no secret

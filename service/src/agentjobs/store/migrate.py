@@ -181,7 +181,7 @@ def _upgrade(connection: Connection) -> None:
 
 
 def _mend(connection: Connection) -> None:
-    """Add what the schema should have: somebody removed it, or edited a migration after its use."""
+    """Add what the schema should have but lacks, for example after an edited migration."""
     engine: Engine = "postgresql" if connection.dialect.name == "postgresql" else "sqlite"
     revision = MigrationContext.configure(connection).get_current_revision()
     columns = connection.exec_driver_sql(COLUMNS[engine]).mappings().all()

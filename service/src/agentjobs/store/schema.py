@@ -86,7 +86,7 @@ def expected_schema(engine: Engine) -> Schema:
 
 
 def build_schema(columns: Iterable[Any], indexes: Iterable[Any]) -> Schema:
-    """From the rows of both queries."""
+    """Builds the schema from the rows of both queries."""
     tables: dict[str, dict[str, Column]] = {}
     for row in columns:
         if row["table_name"] != _VERSION_TABLE:

@@ -53,7 +53,7 @@ class TenantTables:
     async def delete(self, db: Database, organization_id: str) -> dict[str, int]:
         """Returns the number of deleted rows by table. Can be repeated after an interruption.
 
-        Raises IntegrityError if somebody adds rows meanwhile.
+        Raises IntegrityError if rows are added meanwhile.
         """
         deleted: dict[str, int] = {}
         for table in self.all:

@@ -12,7 +12,7 @@ from agentjobs.jobs.operations.auto_trigger import fixes_for, reconcile, trigger
 from agentjobs.jobs.operations.auto_trigger_rows import FixKey, jobs_for_findings, take_over_fixes
 from agentjobs.jobs.operations.cancel import cancel_job
 from agentjobs.jobs.operations.finish import finish_job
-from agentjobs.jobs.operations.rerun import run_again
+from agentjobs.jobs.operations.retry import retry_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.platforms.protocol import PullRequest, PullRequestRequest
 from agentjobs.pulls.platform_pulls import record_pull
@@ -88,8 +88,8 @@ async def test_the_same_fix_is_never_proposed_twice_whatever_its_outcome(
     (job_id,) = [job_id for created in at_once for job_id in created]
     await cancel_job(harness.db, acme.organization_id, job_id)
     assert await reconcile(harness.context, repo_id) == []
-    # A rerun has the same request and cause.
-    repeated = (await run_again(harness.context, acme, job_id)).receipt.job_id
+    # A retry has the same request and cause.
+    repeated = (await retry_job(harness.context, acme, job_id)).receipt.job_id
     assert (await harness.view(acme, repeated)).cause == (await harness.view(acme, job_id)).cause
     # Another version or another manifest is another fix.
     await add_findings(harness, acme, REQUESTS, fixes={"requests": "2.32.0"})

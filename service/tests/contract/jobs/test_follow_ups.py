@@ -14,7 +14,7 @@ from agentjobs.jobs.operations.follow_up import (
     follow_up_job,
 )
 from agentjobs.jobs.operations.idempotency import IdempotencyClaim
-from agentjobs.jobs.operations.rerun import run_again
+from agentjobs.jobs.operations.retry import retry_job
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.review import mark_ready
@@ -239,7 +239,7 @@ async def test_a_follow_up_that_is_run_again_continues_the_same_pull_request(
     claimed = await harness.claim()
     assert (await problem_of_running_again(harness, caller, follow_up)).code == "job_not_finished"
     await finish_job(harness.db, claimed, Failed("no_changes", "none"))
-    repeated = (await run_again(harness.context, caller, follow_up)).receipt.job_id
+    repeated = (await retry_job(harness.context, caller, follow_up)).receipt.job_id
     claimed = await harness.claim()
     assert (claimed.id, claimed.follows, claimed.agent) == (repeated, job_id, "pro-fixer")
     assert claimed.branch.endswith(f"/{job_id[-12:]}-ABC-1")
@@ -269,7 +269,7 @@ async def test_a_follow_up_keeps_the_labels_of_the_job_unless_others_are_given(
 
 async def problem_of_running_again(harness: JobHarness, caller: Caller, job_id: str) -> Problem:
     with pytest.raises(Problem) as problem:
-        await run_again(harness.context, caller, job_id)
+        await retry_job(harness.context, caller, job_id)
     return problem.value
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs.jobs.model import JobView
 from agentjobs.jobs.operations.cancel import cancel_job
-from agentjobs.jobs.operations.rerun import run_again
+from agentjobs.jobs.operations.retry import retry_job
 from agentjobs.jobs.views import listing
 from agentjobs.jobs.views.detail_queries import event_deliveries, load_details
 from agentjobs.jobs.views.job_filter import JobFilter
@@ -243,18 +243,18 @@ async def test_of_two_filters_the_rarer_is_scanned_however_many_jobs_match_the_o
     assert both.searched_to is not None
 
 
-async def test_a_rerun_has_the_same_request(harness: JobHarness) -> None:
+async def test_a_retry_has_the_same_request(harness: JobHarness) -> None:
     caller, evil = await harness.organization(), await harness.organization("evil")
     override = {"prompt": "again and again", "draft": True}
     job_id = await harness.job(
         caller, ticket_id="ABC-1", config_override=override, labels={"team": "pay"}
     )
     with pytest.raises(Problem) as problem:
-        await run_again(harness.context, caller, job_id)
+        await retry_job(harness.context, caller, job_id)
     assert problem.value.code == "job_not_finished"
     await cancel_job(harness.db, caller.organization_id, job_id)
     with acting_as(PERSON):
-        created = await run_again(harness.context, caller, job_id)
+        created = await retry_job(harness.context, caller, job_id)
     details = await load_details(harness.context, caller.organization_id, created.receipt.job_id)
     view = await harness.view(caller, created.receipt.job_id)
     assert created.receipt.job_id != job_id
@@ -262,16 +262,16 @@ async def test_a_rerun_has_the_same_request(harness: JobHarness) -> None:
     assert details.config_override == override
     assert view.labels == {"team": "pay"}
     with pytest.raises(Problem) as problem:
-        await run_again(harness.context, evil, job_id)
+        await retry_job(harness.context, evil, job_id)
     assert problem.value.code == "job_not_found"
 
 
-async def test_a_rerun_finds_a_repository_that_was_renamed_since(harness: JobHarness) -> None:
+async def test_a_retry_finds_a_repository_that_was_renamed_since(harness: JobHarness) -> None:
     caller = await harness.organization()
     job_id = await harness.job(caller)
     await cancel_job(harness.db, caller.organization_id, job_id)
     await harness.db.transact(_rename_repos, "acme/store")
-    again = await run_again(harness.context, caller, job_id, labels={"run": "2"})
+    again = await retry_job(harness.context, caller, job_id, labels={"run": "2"})
     view = await harness.view(caller, again.receipt.job_id)
     assert (view.repo, view.labels) == ("acme/store", {"run": "2"})
 

@@ -34,9 +34,9 @@ _SMALL_TABLES = re.compile(r"SCAN (w|each|waiting|CONSTANT ROW)$")
 @pytest.mark.parametrize(
     "sql",
     [
-        claim_queries.USUALLY.organizations,
-        claim_queries.USUALLY.choose,
-        claim_queries.USUALLY.read,
+        claim_queries.WITHOUT_OUTAGES.organizations,
+        claim_queries.WITHOUT_OUTAGES.choose,
+        claim_queries.WITHOUT_OUTAGES.read,
         claim_queries.DURING_OUTAGES.organizations,
         claim_queries.DURING_OUTAGES.choose,
         claim_queries.ACTIVE_OF_AGENT,

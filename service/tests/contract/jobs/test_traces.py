@@ -6,8 +6,8 @@ import pytest
 
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.operations.follow_up import FollowUpRequest, follow_up_job
-from agentjobs.jobs.operations.rerun import run_again
 from agentjobs.jobs.operations.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.retry import retry_job
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs_runtime.protocol.outcomes import Failed, Kept, KeptWork
@@ -97,7 +97,7 @@ async def test_a_later_job_belongs_to_the_trace_of_its_own_request(
         earlier = await completed(harness, caller)
     with continue_trace("POST", traceparent("b")):
         if kind == "retry":
-            await run_again(harness.context, caller, earlier)
+            await retry_job(harness.context, caller, earlier)
         else:
             body = FollowUpRequest(prompt="Now test it.")
             await follow_up_job(harness.context, caller, earlier, body)

@@ -85,5 +85,5 @@ async def _read(
 
 @cache
 def _summaries() -> CommitSummaryCache:
-    """Of this process: reading a large tree takes long."""
+    """The cache of this process: reading a large tree takes long."""
     return CommitSummaryCache()

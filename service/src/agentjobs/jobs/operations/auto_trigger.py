@@ -43,10 +43,10 @@ from agentjobs_runtime.repo_configuration import DEFAULT_GROUPING, FixGrouping
 from agentjobs_runtime.tracing.spans import begin_trace
 
 _log = logging.getLogger(__name__)
-# Of one job; the next scan creates a job for the others.
+# Limits of one job; the next scan creates a job for the others.
 _MAX_FIXES = 200
 _MAX_ADVISORIES = 100
-# The statuses of a job that proposes its fixes itself. While it is queued, somebody else may.
+# The statuses of a job that proposes its fixes itself. While it is queued, another job may.
 _PROPOSING = frozenset({"running", "completed"})
 
 

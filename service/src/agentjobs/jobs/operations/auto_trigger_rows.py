@@ -18,7 +18,7 @@ class TriggeredJob(msgspec.Struct, frozen=True):
     status: JobStatus
     pr_url: str | None
     pr_number: int | None
-    # Of a pull request: open, merged or closed.
+    # The state of a pull request: open, merged or closed.
     pr_state: str | None = None
 
 
@@ -80,7 +80,7 @@ async def take_over_fixes(
 async def claim_fixes(
     tx: Transaction, repo_id: str, job_id: str, fixes: Collection[FixKey]
 ) -> dict[FixKey, str]:
-    """As `take_over_fixes` for a new job that somebody asked for: jobs that wait keep theirs."""
+    """Takes over fixes as `take_over_fixes` does, for a requested job: waiting jobs keep theirs."""
     return await _take_over_fixes(tx, repo_id, job_id, fixes, fixes, ("queued", "running"))
 
 

@@ -20,7 +20,7 @@ from agentjobs.pulls.pulls import Pull
 from agentjobs.store.database import Database
 from agentjobs_runtime.problems import Problem
 
-# Of the names of files, which may be long; a prompt has at most 16 KiB.
+# Limit for the names of files, which may be long; a prompt has at most 16 KiB.
 _MAX_NAMES_BYTES = 8_000
 
 

@@ -19,7 +19,7 @@ _QUEUE_FULL_RETRY_SECONDS = 30
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """What the checks look at. `repo_id` is None when the repository is not connected."""
+    """What the checks read. `repo_id` is None when the repository is not connected."""
 
     repo_id: str | None
     index_status: str | None

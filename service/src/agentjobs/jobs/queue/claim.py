@@ -24,7 +24,7 @@ def claimed_job(row: Row, credential: str, claimed_at: int) -> ClaimedJob:
         ClaimedJob,
         repo_is_connected=row["disconnected_at"] is None,
         config_override=msgspec.json.decode(row["config_override"]),
-        # Of earlier attempts: that of the running agent is not over.
+        # Counts earlier attempts: that of the running agent is not over.
         attempt=row["attempt"] - is_adopted,
         was_started_before=row["started_at"] is not None,
         credential=credential,

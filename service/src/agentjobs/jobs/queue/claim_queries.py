@@ -21,7 +21,7 @@ _MAY_CLAIM = (
     f"{SERVICE_IS_RUNNING} AND NOT EXISTS (SELECT 1 FROM workers d"
     " WHERE d.id = :worker_id AND d.drain_requested_at IS NOT NULL)"
 )
-# At most one claim at a time looks at the jobs of an agent with a limit.
+# At most one claim at a time reads the jobs of an agent with a limit.
 LOCK_AGENT = (
     "/*sqlite SELECT 1 AS locked */"
     "/*postgresql SELECT pg_try_advisory_xact_lock(hashtextextended(CAST(:name AS TEXT), 0))"
@@ -171,4 +171,4 @@ def _is_free(job: str) -> str:
 
 
 DURING_OUTAGES = _statements(with_outages=True)
-USUALLY = _statements(with_outages=False)
+WITHOUT_OUTAGES = _statements(with_outages=False)

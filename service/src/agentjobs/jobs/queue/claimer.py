@@ -52,7 +52,7 @@ class Claimer:
         self._location = location
         self._queue = WaitingOrganizations(context, worker_id, location)
         self.extra_lease_seconds = 0.0
-        """Of a worker on a starved machine, as in `WorkerInfo`."""
+        """Extends the leases of a worker on a starved machine, as in `WorkerInfo`."""
         self.may_find_more = True
         """Whether another claim at once could find more jobs than the last one."""
 
@@ -82,8 +82,8 @@ class Claimer:
         self, agents: Sequence[str], count: int, expected: Set[str], postponed: Set[str]
     ) -> list[ClaimedJob]:
         limits = self._limits(agents)
-        # Outside of the transaction: a look at an empty queue is one read.
-        view = await self._queue.look(agents)
+        # Outside of the transaction: checking an empty queue is one read.
+        view = await self._queue.read(agents)
         free = count - has_absent(expected, view.waiting)
         waiting = [group for group in view.waiting if group.organization_id not in postponed]
         jobs: list[ClaimedJob] = []
@@ -113,7 +113,7 @@ class Claimer:
         return jobs
 
     def _limits(self, agents: Sequence[str]) -> dict[str, int]:
-        """Of the agents that have one."""
+        """Limits of the agents that have one."""
         return {
             agent.id: agent.max_concurrent_jobs
             for agent in map(self._context.catalog.get, agents)

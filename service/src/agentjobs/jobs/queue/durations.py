@@ -34,7 +34,7 @@ class Durations:
         self._typical_ms: dict[str, int] = {}
 
     def of(self, agent: str, repo_id: str = "") -> Sequence[int]:
-        """Of the agent in the repository if there are enough, of the agent, or of all agents. In
+        """Samples of the agent in the repository if there are enough, of the agent, or of all. In
         ascending order, and never empty."""
         samples = self._samples
         if len(of_repo := samples.get((agent, repo_id), ())) >= _MIN_SAMPLES_OF_REPO:

@@ -93,7 +93,7 @@ class WaitingJob(msgspec.Struct, frozen=True, kw_only=True):
 
 def estimate_waiting(fleet: FleetState, job: WaitingJob, now: int) -> int:
     """In how many milliseconds a job starts that waits already."""
-    # Those that were claimed since the state was read are still ahead in it.
+    # Jobs that were claimed since the state was read are still ahead in it.
     ahead = job.ahead + job.active - fleet.active_of[job.organization_id]
     # Starts between two places are interpolated, so that there are few distinct forecasts.
     step = 1 << max(ahead.bit_length() - 2, 0)

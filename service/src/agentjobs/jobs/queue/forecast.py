@@ -48,7 +48,7 @@ class _Organization:
         self.limit = limit
         self.active = 0
         self.enqueued_as: _Order | None = None
-        # Those without waiting jobs come first among equals, unless one of their jobs runs.
+        # Organizations without waiting jobs come first among equals, unless one of their jobs runs.
         self.claimed_at = -math.inf if backlog is None else -backlog.idle_ms
         self.waiting: dict[str, int] = {} if backlog is None else dict(backlog.agents)
 
@@ -95,7 +95,7 @@ class _Run:
         self._next_arrival = self._draw_arrival()
 
     def starts(self) -> list[float]:
-        """Of the new jobs."""
+        """Start times of the new jobs."""
         while True:
             for pool, free in enumerate(self._free):
                 if free > 0:
@@ -110,7 +110,7 @@ class _Run:
                 self._end()
 
     def _extrapolate(self) -> list[float]:
-        """The organization goes on to start jobs as often as until now."""
+        """Assumes that the organization keeps starting jobs as often as until now."""
         ahead = self._own_started + self._ahead
         interval = self._now / max(self._own_started, 1)
         missing = range(1, self._new.count - len(self._starts) + 1)

@@ -10,7 +10,7 @@ from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.store.database import Row
 from agentjobs_runtime.clock import now_ms
 
-# How many organizations one look compares.
+# How many organizations one claim compares.
 WINDOW = 32
 
 
@@ -24,18 +24,18 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """What a look at the queue found, and the statements that fit."""
+    """The waiting organizations of a claim, and the statements that fit."""
 
     statements: queries.Statements
     waiting: Sequence[Waiting]
-    # Of any organization.
+    # Whether repositories of any organization have limits.
     repos_have_limits: bool
     # Whether `waiting` are all of them.
     is_whole: bool
 
 
 class WaitingOrganizations:
-    """Those with jobs for one worker. Remembers where its next look at them begins."""
+    """Organizations with jobs for one worker. Remembers where the next claim starts."""
 
     def __init__(self, context: JobsContext, worker_id: str, location: str) -> None:
         self._context = context
@@ -43,9 +43,9 @@ class WaitingOrganizations:
         self._location = location
         self._after = ""
 
-    async def look(self, agents: Sequence[str]) -> QueueView:
-        rows = await self._organizations(queries.USUALLY, agents)
-        statements = queries.USUALLY
+    async def read(self, agents: Sequence[str]) -> QueueView:
+        rows = await self._organizations(queries.WITHOUT_OUTAGES, agents)
+        statements = queries.WITHOUT_OUTAGES
         if any(row["has_outages"] for row in rows):
             statements = queries.DURING_OUTAGES
             rows = await self._organizations(statements, agents)

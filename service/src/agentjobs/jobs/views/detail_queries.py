@@ -41,7 +41,7 @@ _EVENTS = (
 
 
 class DiffSize(msgspec.Struct, frozen=True):
-    """Of the part that is stored. `files` is None if an earlier version stored it."""
+    """Sizes of the stored part. `files` is None if an earlier version stored it."""
 
     additions: int
     deletions: int

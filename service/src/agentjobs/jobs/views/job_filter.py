@@ -39,7 +39,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(self._values())
 
     def parameters(self, before: str | None) -> dict[str, str | int]:
-        """Of a `page_query`, except the organization; `before` is the last job already seen."""
+        """Parameters of a `page_query`, without the organization; `before` is the last job seen."""
         labels: dict[str, str] = {}
         for number, label in enumerate(self.labels.items()):
             labels.update(zip(label_parameters(number), label, strict=True))

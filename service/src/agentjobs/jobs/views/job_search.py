@@ -120,7 +120,7 @@ _COLUMNS = (
     _Column("repo", "jobs_of_repo", "repo", "repo || ''"),
     _Column("agent", "jobs_of_agent", "agent", "agent || ''"),
 )
-# Of how many filters the rarest is looked for: each makes the statement larger, and planning it
+# Among how many filters the rarest is searched: each makes the statement larger, and planning it
 # takes PostgreSQL longer than running it.
 _MAX_SOURCES = 4
 # Filters without an index of their own.

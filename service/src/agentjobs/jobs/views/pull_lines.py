@@ -12,7 +12,7 @@ from agentjobs.store.like_pattern import contains_pattern
 
 # How many pull requests the search for a page reads at most.
 MAX_SCANNED = 2_000
-# Of so many of the newest pull requests the authors can be chosen.
+# How many of the newest pull requests have their authors as choices.
 _MAX_RECENT = 500
 _MAX_AUTHORS = 50
 _AFTER = (

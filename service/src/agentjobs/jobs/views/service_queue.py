@@ -14,7 +14,7 @@ from agentjobs.jobs.queue.platform_outages import has_outage
 from agentjobs.store.database import Row
 from agentjobs_runtime.clock import now_ms
 
-# Of the query, before rows with the same reason are added up.
+# Limit of the query, before rows with the same reason are added up.
 _MAX_ROWS = 500
 # The reason of jobs that only wait for those ahead of them.
 NEXT = "next"

@@ -17,7 +17,7 @@ _WAITING = (
     " WHERE q.lease_owner IS NULL AND j.id = q.job_id AND r.id = q.repo_id"
     " GROUP BY j.agent, r.required_tags ORDER BY j.agent, r.required_tags"
 )
-# Of a large fleet, a few workers explain enough.
+# A few workers of a large fleet explain enough.
 _MAX_REASONS = 3
 
 

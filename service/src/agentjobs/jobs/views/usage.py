@@ -77,7 +77,7 @@ async def read_usage(
     group_by: GroupBy | None = None,
     max_groups: int = MAX_GROUPS,
 ) -> list[Sums]:
-    """Of jobs created from `from_ms` until before `to_ms`, the groups with most jobs first."""
+    """Groups jobs created from `from_ms` until before `to_ms`, those with most jobs first."""
     rows = await db.fetch_all(
         _QUERY.format(key=_KEYS[group_by]),
         organization_id=organization_id,

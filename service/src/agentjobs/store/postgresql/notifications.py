@@ -32,7 +32,7 @@ _ANSWER_SECONDS = 0.45
 _USED_SECONDS = 5.0
 """How long caches count as used; afterwards, their next use waits for a ping."""
 _IDLE_HEARTBEAT_SECONDS = 2.0
-"""Of a process that uses no cache, such as a worker: a fleet of them would ping all the time."""
+"""For a process that uses no cache, such as a worker: a fleet of them would ping all the time."""
 _GIVE_UP_SECONDS = 5.0
 """How long a slow server keeps its connection."""
 _FIRST_RETRY_SECONDS = 0.1

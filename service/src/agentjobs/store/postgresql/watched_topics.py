@@ -33,7 +33,7 @@ class WatchedTopics:
         self._known_at = self._clock() + _UNKNOWN_SECONDS
 
     def select(self, topics: Set[str]) -> set[str]:
-        """Those that other processes must be notified of."""
+        """Topics that other processes must be notified of."""
         now = self._clock()
         wanted = {topic for topic in topics if self._is_wanted(topic, now)}
         for topic in topics - wanted:
@@ -62,6 +62,6 @@ class WatchedTopics:
 
 
 def _drop_until(times: dict[str, float], limit: float) -> None:
-    """Of a dict that is ordered by time."""
+    """Deletes the oldest entries of a dict that is ordered by time."""
     while times and (oldest := next(iter(times.items())))[1] <= limit:
         del times[oldest[0]]

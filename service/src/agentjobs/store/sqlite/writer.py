@@ -224,7 +224,7 @@ class SqliteWriter:
         self._watch_timer = self._loop.call_later(seconds_to_tick(WATCH_SECONDS), self._watch)
 
     def _watch(self) -> None:
-        """While somebody subscribes to changes."""
+        """Runs while there are subscribers to changes."""
         if not self._changes.topics:
             self._watch_timer = None
             return

@@ -4,7 +4,7 @@ import msgspec
 
 from agentjobs.jobs.model import CreateJobRequest, JobView, Receipt
 from agentjobs.jobs.operations.follow_up import FollowUpRequest
-from agentjobs.jobs.operations.rerun import RetryRequest
+from agentjobs.jobs.operations.retry import RetryRequest
 from agentjobs.web.api import (
     artifacts,
     diff,

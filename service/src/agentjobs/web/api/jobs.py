@@ -23,7 +23,7 @@ from agentjobs.jobs.operations.follow_up import (
     follow_up_job,
 )
 from agentjobs.jobs.operations.idempotency import IdempotencyClaim
-from agentjobs.jobs.operations.rerun import RetryRequest, run_again
+from agentjobs.jobs.operations.retry import RetryRequest, retry_job
 from agentjobs.jobs.validation import plain_request, request_faults
 from agentjobs.jobs.views import queries
 from agentjobs.jobs.views.wait import wait_for_change
@@ -123,7 +123,7 @@ async def retry(call: Call) -> Response:
     ]
     if faults:
         raise validation_failed(faults)
-    created = await run_again(
+    created = await retry_job(
         call.context.jobs,
         call.caller,
         job_id,

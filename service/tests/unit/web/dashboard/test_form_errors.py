@@ -68,7 +68,7 @@ async def test_errors_of_a_job_use_the_labels_of_the_form(dashboard, subtests):
             assert described(page, marked) == ("true", True)
 
 
-async def test_errors_of_reruns_and_follow_ups_use_the_same_labels(sample_dashboard):
+async def test_errors_of_retries_and_follow_ups_use_the_same_labels(sample_dashboard):
     samples = sample_dashboard.samples["acme"]
     await write(sample_dashboard.db, "UPDATE organizations SET job_budget_nanousd = 5000000000")
     await write(

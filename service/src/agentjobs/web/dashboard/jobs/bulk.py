@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from agentjobs.jobs.operations.cancel import cancel_job
-from agentjobs.jobs.operations.rerun import run_again
+from agentjobs.jobs.operations.retry import retry_job
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
@@ -25,7 +25,7 @@ async def change_selected(request: PageRequest) -> Response:
             if is_cancel:
                 await cancel_job(request.db, request.organization_id, job_id)
             else:
-                await run_again(request.context.jobs, request.viewer.caller, job_id)
+                await retry_job(request.context.jobs, request.viewer.caller, job_id)
             changed += 1
         except Problem as problem:
             problems.append(problem.message)

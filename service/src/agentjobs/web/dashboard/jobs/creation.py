@@ -1,4 +1,4 @@
-"""/jobs/new: creating jobs; also rerunning a job and starting a follow-up."""
+"""/jobs/new: creating jobs; also retrying a job and starting a follow-up."""
 
 from collections.abc import Callable
 from typing import Any, get_args
@@ -13,7 +13,7 @@ from agentjobs.jobs.operations.follow_up import (
     follow_up_faults,
     follow_up_job,
 )
-from agentjobs.jobs.operations.rerun import run_again
+from agentjobs.jobs.operations.retry import retry_job
 from agentjobs.jobs.validation import request_faults
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.requests import null_character_faults, parse_object
@@ -48,10 +48,10 @@ async def create(request: PageRequest) -> Response:
     return request.redirect(f"/jobs/{created.receipt.job_id}")
 
 
-async def rerun(request: PageRequest) -> Response:
+async def retry(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
     try:
-        created = await run_again(request.context.jobs, request.viewer.caller, job_id)
+        created = await retry_job(request.context.jobs, request.viewer.caller, job_id)
     except Problem as problem:
         return await show_job(request, for_page(problem))
     return request.redirect(
@@ -175,6 +175,6 @@ def _parse_more(text: str) -> dict[str, Any]:
 ROUTES: Routes = [
     PageRoute("GET", "/jobs/new", "member", show),
     PageRoute("POST", "/jobs", "member", create, problem_page=show),
-    PageRoute("POST", "/jobs/{job_id}/again", "member", rerun),
+    PageRoute("POST", "/jobs/{job_id}/again", "member", retry),
     PageRoute("POST", "/jobs/{job_id}/follow-up", "member", follow_up),
 ]

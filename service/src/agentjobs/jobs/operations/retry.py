@@ -1,4 +1,4 @@
-"""Runs a job again: creates a new job, or a new follow-up, from the request of a finished one."""
+"""Retries a finished job: creates a new job, or a new follow-up, from its request."""
 
 from typing import Annotated
 
@@ -32,7 +32,7 @@ class RetryRequest(msgspec.Struct, frozen=True):
     ] = None
 
 
-async def run_again(
+async def retry_job(
     context: JobsContext,
     caller: Caller,
     job_id: str,
