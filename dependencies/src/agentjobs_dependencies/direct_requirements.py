@@ -59,8 +59,8 @@ def _pairs(
         requirements_here = by_directory.get(directory, {})
         for at in root.packages:
             package = lock.packages[at]
-            found = requirements_here.get(package.name) or own.get(package.name)
-            for requirement in found or [Requirement(package.name, "", None, package.scope)]:
+            specified = requirements_here.get(package.name) or own.get(package.name)
+            for requirement in specified or [Requirement(package.name, "", None, package.scope)]:
                 yield at, requirement
     positions: dict[str, list[int]] = {}
     for at, package in enumerate(lock.packages):

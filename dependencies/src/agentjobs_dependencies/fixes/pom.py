@@ -259,8 +259,8 @@ def property_value(name: str, poms: list[Pom]) -> str | None:
 
 
 def _find_property(pom: Pom, name: str) -> Element | None:
-    found = (properties.first(name) for properties in pom.root.find_all("properties"))
-    return next((element for element in found if element and element.is_complete), None)
+    elements = (properties.first(name) for properties in pom.root.find_all("properties"))
+    return next((element for element in elements if element and element.is_complete), None)
 
 
 def load_with_parents(root: Path, manifest: str) -> list[Pom]:

@@ -1,4 +1,4 @@
-"""The table `finding_decisions`: vulnerabilities that somebody dismissed, or snoozed until a time.
+"""The table `finding_decisions`: vulnerabilities that were dismissed or snoozed until a time.
 
 They are not counted and start no jobs by themselves. Reopening one, or the end of a snooze, forgets
 the decision.

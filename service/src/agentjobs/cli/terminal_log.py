@@ -10,7 +10,7 @@ from agentjobs.cli.output import escape_line, print_note
 from agentjobs_runtime.logging_setup import LineHandler
 
 MAX_LOG_BYTES = 16 * 1024**2
-# A busy laptop causes these warnings, and nobody at the terminal can act on them.
+# A busy laptop causes these warnings, and users at the terminal cannot act on them.
 _ONLY_IN_FILE = frozenset({"agentjobs_runtime.loop_monitor"})
 
 

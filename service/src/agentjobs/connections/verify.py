@@ -100,8 +100,8 @@ async def verify_installation(
 
     Raises Problem if the App does not have it.
     """
-    found = await find_connection(db, organization, name)
-    connection, credential = await open_credential(db, keys, found.id)
+    stored = await find_connection(db, organization, name)
+    connection, credential = await open_credential(db, keys, stored.id)
     if connection.kind != "app":
         raise Problem("invalid_app", f"{connection.name} is not connected with a GitHub App.")
     validate_installation(connection.platform, connection.app_id, installation_id)

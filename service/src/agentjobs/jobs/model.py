@@ -127,7 +127,7 @@ class ConfigOverride(TypedDict, total=False):
 
 
 class JobConfigOverride(ConfigOverride, total=False):
-    """As stored, possibly by an earlier version."""
+    """The override as stored, possibly by an earlier version."""
 
 
 class CreateJobRequest(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class CreateJobRequest(msgspec.Struct, frozen=True):
 
 
 def create_job_request(body: Mapping[str, Any]) -> CreateJobRequest:
-    """For a body without faults. Unlike `msgspec.convert`, it keeps the agent's own keys."""
+    """Builds a request without faults. Unlike `msgspec.convert`, it keeps the agent's own keys."""
     return CreateJobRequest(**select_fields(body, CreateJobRequest))
 
 

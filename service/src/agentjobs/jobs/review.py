@@ -14,7 +14,7 @@ async def _request_local_review(tx: Transaction, pull: Pull) -> None:
 
 
 async def request_review(tx: Transaction, repo_id: str, number: int) -> None:
-    """At most once per job, by the latest job of the pull request, if there is one."""
+    """Emits at most once per job, by the latest job of the pull request, if there is one."""
     job = await tx.fetch_one(
         "UPDATE jobs SET last_sequence = last_sequence + 1"
         " WHERE id = (SELECT MAX(j.id) FROM jobs j WHERE j.repo_id = :repo_id"

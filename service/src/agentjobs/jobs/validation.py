@@ -16,7 +16,7 @@ _OVERRIDE = "config_override"
 
 
 class _PlainRequest(CreateJobRequest, frozen=True, forbid_unknown_fields=True):
-    """For the bodies that most clients send."""
+    """A fast path for the bodies that most clients send."""
 
 
 _decode_plain = msgspec.json.Decoder(_PlainRequest).decode

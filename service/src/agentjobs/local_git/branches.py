@@ -20,7 +20,7 @@ def pull_ref(number: int) -> str:
 
 
 class JobBranch(msgspec.Struct, frozen=True):
-    """`job_id` is the trailer of its head; empty if somebody else committed."""
+    """`job_id` is the trailer of its head; empty if the head is not a job's commit."""
 
     name: str
     head: str

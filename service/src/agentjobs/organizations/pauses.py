@@ -88,7 +88,7 @@ async def wait_for_claims(tx: Transaction) -> None:
 
 
 def pause_statement(now: int) -> str:
-    """Pauses the service in a store that nobody uses yet."""
+    """Pauses the service in a store that is not in use yet."""
     return (
         "INSERT INTO effective_settings (name, value, updated_at)"
         f" VALUES ('{_SETTING}', 'true', {now}) ON CONFLICT (name) DO NOTHING"

@@ -122,7 +122,7 @@ class PullSync:
             if error.fault == "unauthorized" or is_unavailable or isinstance(error, PollsPaused):
                 raise
             if error.fault == "away":
-                # Only this pull request may be affected: the next one tells.
+                # Only this pull request may be affected: the next one shows it.
                 run.unavailable.append(error)
             run.notes.append(str(error))
         else:

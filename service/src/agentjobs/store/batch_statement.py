@@ -18,7 +18,7 @@ class BatchStatement:
         self.many = many.format(rows=_rows(types))
 
     async def fetch(self, tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-        """For statements with RETURNING. The order of the result is not that of the rows."""
+        """Runs a statement with RETURNING. The order of the result is not that of the rows."""
         if tx.engine == "sqlite":
             results = [await tx.fetch_all(self._one, **row) for row in rows]
             return [returned for result in results for returned in result]

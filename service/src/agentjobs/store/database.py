@@ -76,7 +76,7 @@ def column_values(row: Row) -> Iterable[Any]:
 
 
 def to_struct(row: Row, type_: type[S], **others: Any) -> S:
-    """Its fields are the columns of the same names, except `others`."""
+    """Fills the fields from the columns of the same names, except `others`."""
     names = [name for name in type_.__struct_fields__ if name not in others]
     return type_(**{name: row[name] for name in names}, **others)
 

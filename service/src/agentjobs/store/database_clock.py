@@ -9,7 +9,7 @@ from agentjobs.store.database import Database
 from agentjobs_runtime.clock import SECOND_MS, iso_utc, now_ms
 
 POSTGRESQL_NOW = "CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)"
-"""In milliseconds, cut and not rounded: a time that a row records never lies in the future."""
+"""The time in milliseconds, not rounded up: a recorded time never lies in the future."""
 
 DATABASE_NOW = f"/*postgresql {POSTGRESQL_NOW} */ /*sqlite :now */"
 """The database's time inside a statement, which has the machine's as its parameter `:now`."""

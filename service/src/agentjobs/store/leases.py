@@ -104,7 +104,7 @@ class NamedLease:
         return until if changed else None
 
     async def release(self, tx: Transaction, held_until: int, due_in_ms: int | None = None) -> None:
-        """Without `due_in_ms` the lease may be claimed at once, and its row is deleted."""
+        """If `due_in_ms` is None, the lease may be claimed at once, and its row is deleted."""
         if due_in_ms is None:
             await tx.execute(
                 "DELETE FROM leases WHERE name = :name AND held_until = :held_until",
@@ -139,7 +139,7 @@ class HeldLease:
         await self._db.transact(self._lease.release, self._until, due_in_ms)
 
     async def release_in(self, tx: Transaction) -> None:
-        """As a part of the caller's transaction."""
+        """Releases as a part of the caller's transaction."""
         await self._lease.release(tx, self._until)
 
 

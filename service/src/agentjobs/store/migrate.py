@@ -199,7 +199,7 @@ def _mend(connection: Connection) -> None:
     for difference in differences:
         for statement in difference.mending:
             if "CONCURRENTLY" in statement:
-                # It blocks nobody while it waits.
+                # It blocks no other statement while it waits.
                 connection.exec_driver_sql("SET lock_timeout = 0")
             connection.exec_driver_sql(statement)
         if difference.mending:

@@ -45,7 +45,7 @@ class Statement:
     select: Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
     def by_position(self, parameters: Mapping[str, Any]) -> Sequence[Any]:
-        """In the order of the placeholders; binding by name takes several times as long."""
+        """Orders values as the placeholders are; binding by name takes several times as long."""
         try:
             values = self.select(parameters)
         except KeyError as missing:

@@ -259,11 +259,11 @@ class PomTree:
         imported = self._imported.get((context, path))
         if imported is None:
             notes = self._pom(path).notes
-            found = (
+            managed = (
                 self._find_bom(context, path, name, notes[IMPORT + name])
                 for name in _names(notes, IMPORT)[:_MAX_SOURCES]
             )
-            imported = self._imported[context, path] = [bom for bom in found if bom is not None]
+            imported = self._imported[context, path] = [bom for bom in managed if bom is not None]
         return imported
 
     def _find_bom(self, context: str, path: str, name: str, version: str) -> str | None:

@@ -72,11 +72,11 @@ class JavaScriptCode:
         """The next token that may span several lines."""
         content, at = self.content, self.at
         if self._comments < at:
-            found = content.find(b"/*", at)
-            self._comments = found if found >= 0 else len(content)
+            start = content.find(b"/*", at)
+            self._comments = start if start >= 0 else len(content)
         if self._templates < at:
-            found = content.find(b"`", at)
-            self._templates = found if found >= 0 else len(content)
+            start = content.find(b"`", at)
+            self._templates = start if start >= 0 else len(content)
         return min(self._comments, self._templates)
 
     def _lex(self, begin: int, end: int) -> None:

@@ -193,28 +193,28 @@ async def _find_build(admin: Admin, org: str, name: str, build_id: str) -> "Buil
     from agentjobs_runtime.identifiers import id_matcher
     from agentjobs_runtime.problems import Problem
 
-    found: Build | None
+    build: Build | None
     if not build_id and id_matcher("env")(name):
-        found = await find_any_build(admin.db, name)
+        build = await find_any_build(admin.db, name)
     else:
         _, repo = await admin.find_repo(org, name)
         if build_id:
-            found = await find_build(admin.db, repo.id, build_id)
+            build = await find_build(admin.db, repo.id, build_id)
         else:
-            found = next(iter(await list_builds(admin.db, repo.id, limit=1)), None)
-            if found is None:
+            build = next(iter(await list_builds(admin.db, repo.id, limit=1)), None)
+            if build is None:
                 raise Problem(
                     "build_not_found",
                     f"The environment of {name} was never built; `agentjobs repos environment"
                     f" build {name}` builds it.",
                 )
-    if found is None:
+    if build is None:
         raise Problem(
             "build_not_found",
             "There is no such build; `agentjobs repos environment show OWNER/NAME` lists the"
             " latest.",
         )
-    return found
+    return build
 
 
 async def _status(admin: Admin, repo: "RepoView") -> "EnvironmentStatus":

@@ -100,8 +100,8 @@ def _as_json(index: Index) -> Iterator[str]:
 
     header = {"repo": index.repo.full_name, "commit": index.repo.indexed_commit}
     documents = (
-        dependency_document(one, index.advisories.get(one.position, ()))
-        for one in index.dependencies
+        dependency_document(dependency, index.advisories.get(dependency.position, ()))
+        for dependency in index.dependencies
     )
     return json_pieces(header, index.graph, documents)
 

@@ -17,7 +17,7 @@ from agentjobs_runtime.settings import Settings
 async def load_setup_access(
     db: Database, keys: SealingKeys, settings: Settings, organization_id: str, repo_id: str
 ) -> SetupAccess:
-    """For a commit that is trusted. Raises DecryptionFailed."""
+    """The access for a commit that is trusted. Raises DecryptionFailed."""
     row = await db.fetch_one(
         "SELECT setup_network FROM organizations WHERE id = :id", id=organization_id
     )

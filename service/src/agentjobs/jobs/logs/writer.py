@@ -108,7 +108,7 @@ class LogWriter:
         return await asyncio.to_thread(_redact, Redactor(self._secrets), text)
 
     def open_source(self, name: str, max_bytes: int) -> LogSource:
-        """For a program beside the agent, whose output has a limit of its own."""
+        """A writer for a program beside the agent, whose output has a limit of its own."""
         self._redactors.append(Redactor(self._secrets))
         return LogSource(name, max_bytes, self._redactors[-1], self._add_lines)
 

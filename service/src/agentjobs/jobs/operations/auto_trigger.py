@@ -192,12 +192,12 @@ async def _proposed(
     try:
         async with asyncio.timeout(PROPOSED_SECONDS):
             known = {pull.number for pull in before.values()}
-            found = await open_pulls.find_proposed(scanned, wanted, known)
+            in_pulls = await open_pulls.find_proposed(scanned, wanted, known)
     except (PlatformError, GitError, IndexFailure, OSError) as error:
         _log.warning("open pull requests were not read: %s", error, extra=_log_fields(repo))
         return set(before)
-    kept = {key: pull for key, pull in before.items() if pull.number in found.unread}
-    proposed = {**kept, **found.by_fix}
+    kept = {key: pull for key, pull in before.items() if pull.number in in_pulls.unread}
+    proposed = {**kept, **in_pulls.by_fix}
     if proposed != before:
         await db.transact(replace_proposed_fixes, repo["id"], proposed)
     return set(proposed)

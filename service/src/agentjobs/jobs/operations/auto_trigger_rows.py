@@ -25,7 +25,7 @@ class TriggeredJob(msgspec.Struct, frozen=True):
 async def jobs_for_findings(
     db: Database, findings: Sequence[FindingView]
 ) -> dict[str, TriggeredJob]:
-    """By the finding's identifier, without findings whose job does not exist or was pruned."""
+    """Loads jobs by the finding's ID, without findings whose job does not exist or was pruned."""
     fixable = [finding for finding in findings if finding.fix_version is not None]
     if not fixable:
         return {}

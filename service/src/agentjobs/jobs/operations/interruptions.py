@@ -58,7 +58,7 @@ async def requeue(
 
 
 async def keep_after_lost_claim(tx: Transaction, job: ClaimedJob, outcome: Outcome) -> bool:
-    """For a worker that was cut off while it published; False if the job went on without it."""
+    """Stores the outcome of a worker that was cut off; False if the job continued without it."""
     if isinstance(outcome, Kept):
         return await kept_work.keep_work_of_lost_claim(tx, job.id, outcome.work)
     if isinstance(outcome, Reported) and await kept_work.hold_for_finished_work(tx, job.id):
@@ -69,7 +69,7 @@ async def keep_after_lost_claim(tx: Transaction, job: ClaimedJob, outcome: Outco
 
 
 def _release(job: ClaimedJob, row: Row, now: int) -> Change | None:
-    """Without spending an attempt."""
+    """The change that requeues the job without spending an attempt."""
     if row["status"] != RUNNING:
         return None
     return to_queued(job.id, now, job.fence, attempt=row["attempt"] - 1)

@@ -136,7 +136,7 @@ class OpenPullReader:
         locations: frozenset[Location],
         open_commits: CommitsOpener | None,
     ) -> dict[str, Versions]:
-        """By head commit, without commits that do not exist."""
+        """Reads versions by head commit, without commits that do not exist."""
         by_commit: dict[str, Versions] = {}
         unread = []
         for commit in dict.fromkeys(pull.head_commit for pull in pulls):

@@ -1,4 +1,4 @@
-"""Creates the job that somebody requests to fix one package of a repository, in all its files.
+"""Creates the job that a member requests to fix one package of a repository, in all its files.
 
 It is the job that the package's vulnerabilities would create by themselves: it has their cause, and
 none of its fixes is proposed twice.

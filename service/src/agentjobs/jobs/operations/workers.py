@@ -59,7 +59,7 @@ async def list_worker_views(db: Database, settings: Settings) -> list[WorkerView
 
 
 async def find_worker(db: Database, settings: Settings, name: str) -> WorkerView:
-    """By its identifier, or by the name of a host that has only one."""
+    """Finds a worker by its identifier, or by the name of a host that has only one."""
     workers = await list_worker_views(db, settings)
     matches = [worker for worker in workers if name in (worker.id, worker.hostname)]
     if len(matches) > 1:

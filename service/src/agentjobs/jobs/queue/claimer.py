@@ -198,7 +198,7 @@ async def _is_below_limit(tx: Transaction, agent: str, limit: int) -> bool:
 
 
 class _Claim(msgspec.Struct, frozen=True):
-    """What is claimed, under the locks of the organizations of `shares`."""
+    """A claim of jobs under the locks of the organizations of `shares`."""
 
     statements: queries.Statements
     worker_id: str
@@ -228,7 +228,7 @@ class _Claim(msgspec.Struct, frozen=True):
         )
 
     async def in_steps(self, tx: Transaction) -> list[Row]:
-        """For SQLite, which has no LATERAL, and where a statement costs no round trip."""
+        """Claims on SQLite, which has no LATERAL, and where a statement costs no round trip."""
         chosen: list[str] = []
         for organization_id, share in self.shares.items():
             rows = await tx.fetch_all(

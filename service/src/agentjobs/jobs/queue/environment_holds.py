@@ -1,4 +1,4 @@
-"""Jobs that wait for their environment: nobody claims them while a worker builds it.
+"""Jobs that wait for their environment: they are not claimed while a worker builds it.
 
 Afterwards workers at the location of the snapshot may claim them first.
 """

@@ -54,7 +54,7 @@ class _Organization:
 
     @property
     def order(self) -> _Order:
-        """As in `waiting_organizations.share_slots`."""
+        """Orders organizations as `waiting_organizations.share_slots` does."""
         return (self.active, self.claimed_at, self.id)
 
 

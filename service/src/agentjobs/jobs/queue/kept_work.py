@@ -37,7 +37,7 @@ async def store_work(tx: Transaction, job_id: str, work: KeptWork) -> None:
 
 
 async def keep_work_of_lost_claim(tx: Transaction, job_id: str, work: KeptWork) -> bool:
-    """For a worker that was cut off: keep its work, unless the agent has been started again."""
+    """Keeps the work of a worker that was cut off, unless the agent has been started again."""
     if not await hold_for_finished_work(tx, job_id):
         return False
     await store_work(tx, job_id, work)

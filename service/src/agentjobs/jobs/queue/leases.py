@@ -59,7 +59,7 @@ async def renew(
 
 
 async def begin_drain(db: Database, worker_id: str) -> None:
-    """The process ends when its jobs have: nobody counts on its slots any more."""
+    """The process ends when its jobs have: its slots no longer count."""
     await db.transact(_begin_drain, worker_id)
 
 

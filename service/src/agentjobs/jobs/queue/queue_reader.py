@@ -116,7 +116,7 @@ def _running_job(row: Row, pool_of: Mapping[str, int], now: int) -> RunningJob:
 
 
 def _backlogs(in_order: Iterable[Row], by_agent: Iterable[Row], now: int) -> dict[str, Backlog]:
-    """Without those of paused organizations."""
+    """Backlogs of organizations that are not paused."""
     agents: dict[str, dict[str, int]] = {}
     for row in by_agent:
         agents.setdefault(row["organization_id"], {})[row["agent"]] = row["jobs"]

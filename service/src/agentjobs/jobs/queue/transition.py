@@ -94,7 +94,7 @@ def to_failed(job_id: str, now: int, code: str, message: str, fence: int | None 
 
 
 def to_reported(job_id: str, now: int, fence: int | None = None) -> Change:
-    """Completed without a pull request, so nobody is asked to review one."""
+    """Completed without a pull request, so no review is requested."""
     return Change(job_id, COMPLETED, now, fence, {"completed_at": now})
 
 
@@ -210,7 +210,7 @@ def _claim_change(to: JobStatus) -> BatchStatement:
 
 @functools.cache
 def _update(to: JobStatus, columns: tuple[str, ...]) -> BatchStatement:
-    """On PostgreSQL together with the change of the claim."""
+    """The statement for a change, which on PostgreSQL changes the claim too."""
     names = (*columns, "emitted", "id", "held_fence")
     statement = (
         f"UPDATE jobs SET {{assignments}}status = '{to}',"

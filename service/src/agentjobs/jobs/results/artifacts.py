@@ -47,7 +47,7 @@ async def _store(tx: Transaction, job: ClaimedJob, artifacts: Sequence[Artifact]
 
 
 async def list_artifacts(db: Database, organization_id: str, job_id: str) -> list[StoredArtifact]:
-    """By name. Raises `job_not_found`."""
+    """Lists artifacts by name. Raises `job_not_found`."""
     await ensure_job(db, organization_id, job_id)
     rows = await db.fetch_all(
         "SELECT name, media_type, size_bytes, created_at FROM job_artifacts"
@@ -73,7 +73,7 @@ async def find_artifact(
 async def read_artifact(
     db: Database, job_id: str, artifact: StoredArtifact
 ) -> AsyncIterator[bytes]:
-    """In parts, so that a client that reads slowly does not hold all of it in memory."""
+    """Reads in parts, so that a client that reads slowly does not hold all of it in memory."""
     for start in range(0, artifact.size_bytes, _PART_BYTES):
         rows = await db.fetch_all(
             "SELECT substr(content, :start, :length) AS part FROM job_artifacts"

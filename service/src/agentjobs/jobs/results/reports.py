@@ -5,7 +5,7 @@ from agentjobs_runtime.protocol.outcomes import JobReport
 
 
 async def store_report(tx: Transaction, job_id: str, report: JobReport, now: int) -> None:
-    """In the transaction that completes the job."""
+    """Stores the report in the transaction that completes the job."""
     await tx.execute(
         "INSERT INTO job_reports (job_id, markdown, result, created_at)"
         " VALUES (:job_id, :markdown, :result, :now)",

@@ -129,7 +129,7 @@ class StepRecorder:
             kind=step.kind,
             title=step.title[: 2 * MAX_TITLE_LENGTH],
             detail=_shorten(step.detail),
-            # Without a key nobody can end it.
+            # Without a key it cannot be ended.
             state=step.state if step.key else to_state(failed=step.state == "failed"),
             exit_code=step.exit_code,
             duration_ms=step.duration_ms,

@@ -85,7 +85,7 @@ async def read_steps(
     skip: int = 0,
     limit: int = 1_000,
 ) -> list[StoredStep]:
-    """In the order of their numbers, with details."""
+    """Reads steps in the order of their numbers, with details."""
     rows = await db.fetch_all(
         f"SELECT {_READ_COLUMNS}, detail FROM job_steps"
         " WHERE job_id = :job_id AND sequence > :after"
@@ -111,7 +111,7 @@ class StepTotal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def count_steps(db: Database, job_id: str) -> dict[StepKind, StepTotal]:
-    """By kind; kinds without a step are missing."""
+    """Counts steps by kind; kinds without a step are missing."""
     rows = await db.fetch_all(
         "SELECT kind, COUNT(*) AS steps, COUNT(DISTINCT title) AS titles,"
         " COUNT(CASE WHEN state = 'failed' THEN 1 END) AS failed,"

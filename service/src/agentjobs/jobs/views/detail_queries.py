@@ -142,7 +142,7 @@ def _pull(row: Row) -> PullSummary | None:
 
 
 async def event_deliveries(db: Database, organization_id: str, job_id: str) -> list[EventLine]:
-    """In order; empty for a job that does not exist."""
+    """Lists events in order; empty for a job that does not exist."""
     events: dict[int, EventLine] = {}
     for row in await db.fetch_all(_EVENTS, job_id=job_id, organization_id=organization_id):
         event = events.setdefault(row["sequence"], to_struct(row, EventLine, deliveries=[]))

@@ -73,7 +73,7 @@ async def read_counts(
 async def read_finished(
     db: Database, organization_id: str, first: int, last: int
 ) -> dict[int, Sequence[Finished]]:
-    """From the first to the last hour, without hours in which nothing finished."""
+    """Reads from the first to the last hour, without hours in which nothing finished."""
     rows = await db.fetch_all(
         _FINISHED,
         organization_id=organization_id,

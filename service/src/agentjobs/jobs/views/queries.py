@@ -114,14 +114,14 @@ async def list_jobs(
     filters = [filter]
     if statuses and set(statuses) != set(STATUSES):
         filters = [msgspec.structs.replace(filter, status=status) for status in statuses]
-    found = await find_jobs(context.db, organization_id, filters, limit=limit, before=before)
+    page = await find_jobs(context.db, organization_id, filters, limit=limit, before=before)
     rows = await context.db.fetch_all(
         f"{SELECT_JOBS} WHERE j.id IN (SELECT value FROM each(:ids)) ORDER BY j.id DESC",
-        ids=found.ids,
+        ids=page.ids,
         now=now_ms(),
     )
     jobs = [job_view(row, await _queue_reason(context, row)) for row in map(job_row, rows)]
-    return JobViews(jobs, found.next_before)
+    return JobViews(jobs, page.next_before)
 
 
 async def list_events(db: Database, organization_id: str, job_id: str) -> list[EventView]:

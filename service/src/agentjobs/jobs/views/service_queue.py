@@ -68,7 +68,7 @@ async def list_waiting(context: JobsContext, limit: int = _MAX_ROWS) -> WaitingL
 
 
 def _reason(context: JobsContext, row: Row, fleet: FleetState, active_by_repo: Counter[str]) -> str:
-    """As the API says it of one job, in the same order."""
+    """The reason as the API gives it for one job, in the same order."""
     agent = context.catalog.get(row["agent"])
     agent_limit = None if agent is None else agent.max_concurrent_jobs
     reasons = {

@@ -126,7 +126,7 @@ class Statistics:
     async def agent_records(
         self, organization_id: str, since: int, now: int | None = None
     ) -> dict[str, AgentRecord]:
-        """By agent, from the start of the hour of `since`."""
+        """Records by agent, from the start of the hour of `since`."""
         at = now_ms() if now is None else now
         hours = await self._hours(organization_id, since // HOUR_MS, at // HOUR_MS, at)
         by_agent: dict[str, list[Finished]] = {}

@@ -117,10 +117,10 @@ async def _find_pulls(
         async with asyncio.timeout(PROPOSED_SECONDS):
             known = await load_proposed_fixes(run.db, job.repo_id)
             numbers = {pull.number for pull in known.values()}
-            found = await reader.find_proposed(scanned, wanted, numbers, open_commits)
+            proposed = await reader.find_proposed(scanned, wanted, numbers, open_commits)
     except (PlatformError, GitError, IndexFailure, OSError) as error:
         run.log.note(f"open pull requests were not read: {error}")
         return {}
-    if found.by_fix:
-        await run.db.transact(add_proposed_fixes, job.repo_id, found.by_fix)
-    return found.by_fix
+    if proposed.by_fix:
+        await run.db.transact(add_proposed_fixes, job.repo_id, proposed.by_fix)
+    return proposed.by_fix

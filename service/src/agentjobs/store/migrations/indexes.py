@@ -53,7 +53,7 @@ def _is_postgresql() -> bool:
 @contextmanager
 def _outside_transaction() -> Iterator[None]:
     with op.get_context().autocommit_block():
-        # Waiting for other transactions blocks nobody here, so it needs no time limit.
+        # Waiting for other transactions blocks no others here, so it needs no time limit.
         timeout = op.get_bind().execute(sa.text("SHOW lock_timeout")).scalar_one()
         op.execute("SET lock_timeout = 0")
         yield

@@ -23,7 +23,7 @@ else:
     Connection = asyncpg.Connection
 
 CONNECT_SECONDS = 5.0
-"""For all hosts of a URL together."""
+"""A limit for all hosts of a URL together."""
 IDLE_IN_TRANSACTION_MS = 5_000
 """Transactions await only the database, so an idle one belongs to a stopped process. Shorter than a
 lease: its row locks must be gone when another worker takes over its jobs."""

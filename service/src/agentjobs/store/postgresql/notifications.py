@@ -25,7 +25,7 @@ _INTERVAL_PER_PROCESS_SECONDS = 0.001
 """A notification wakes every process of the fleet, so many processes send fewer."""
 _DELAY_PER_PROCESS_SECONDS = 0.005
 _MAX_DELAY_SECONDS = 0.25
-"""How long topics wait for others that nobody in another process needs at once."""
+"""How long topics that no other process needs at once wait for others."""
 _HEARTBEAT_SECONDS = 0.4
 _ANSWER_SECONDS = 0.45
 """Both together are below a second, the longest time that a cache may be stale."""

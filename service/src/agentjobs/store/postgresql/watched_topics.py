@@ -1,4 +1,4 @@
-"""Which topics of single jobs and organizations somebody watches in another process.
+"""Which topics of single jobs and organizations are watched in another process.
 
 A notification wakes every process of the fleet, and most of these topics interest nobody. A process
 that waits for one asks for it, and repeats that while it waits.
