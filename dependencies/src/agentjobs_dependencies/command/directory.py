@@ -3,7 +3,7 @@
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agentjobs_dependencies.advisories.dependency_matching import match_dependencies
@@ -67,15 +67,10 @@ def _list_files(root: Path) -> list[bytes]:
         command = ("git", "-c", "core.fsmonitor=false", "-C", str(root), *_LIST)
         paths = subprocess.run(command, check=True, capture_output=True).stdout.split(b"\0")
     except (OSError, subprocess.CalledProcessError):
-        paths = [os.fsencode(path.relative_to(root)) for path in _walk(root)]
+        relative = (path.relative_to(root) for path in root.rglob("*"))
+        paths = [os.fsencode(path) for path in relative if _SKIPPED.isdisjoint(path.parts)]
     names = ((path, root / os.fsdecode(path)) for path in sorted(set(paths)) if path)
     return [path for path, file in names if file.is_file() and not file.is_symlink()]
-
-
-def _walk(root: Path) -> Iterator[Path]:
-    for directory, folders, names in os.walk(root):
-        folders[:] = [folder for folder in folders if folder not in _SKIPPED]
-        yield from (Path(directory, name) for name in names)
 
 
 def _analyze(kind: FileKind, path: Path) -> BlobAnalysis:
