@@ -30,7 +30,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def kubeconfig() -> Iterator[Path]:
-    """Of the cluster for the kinds that need one."""
+    """The settings of the cluster, for the kinds that need one."""
     with memory_cluster_process() as kubeconfig:
         yield kubeconfig
 

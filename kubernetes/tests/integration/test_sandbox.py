@@ -139,7 +139,7 @@ async def test_the_pod_shows_whose_run_it_is_and_no_secret_of_it(
 
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[Supervisor]:
-    """Those that runs have made so far."""
+    """Connections that runs have made so far."""
     made: list[Supervisor] = []
     connect = pod_connection.connect
 

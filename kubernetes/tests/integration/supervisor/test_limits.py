@@ -155,7 +155,7 @@ def test_reading_a_closed_directory_leaves_its_mode_as_it_is(client):
 
 
 def test_an_agent_that_uses_too_much_processor_time_is_killed(client):
-    # Of children that nobody waits for, too.
+    # Also the time of children that are not waited for.
     script = "trap '' CHLD; while :; do timeout 0.2 sh -c 'while :; do :; done'; done"
     ended = client.run(shell(script, limits={"cpu_seconds": 1}))
     assert (ended["exit_code"], ended["exceeded"]) == (None, "cpu")

@@ -23,7 +23,7 @@ def environment_inside(task: SandboxTask) -> dict[str, str]:
         home=directories.HOME,
         temporary=mounts.TEMPORARY,
         run_dir=directories.RUN_DIRECTORY,
-        address_of=lambda port: f"127.0.0.1:{port.number}",
+        to_address=lambda port: f"127.0.0.1:{port.number}",
     )
 
 
@@ -34,11 +34,11 @@ def agent_environment(
     home: PurePath,
     temporary: PurePath,
     run_dir: PurePath,
-    address_of: Callable[[SandboxPort], str],
+    to_address: Callable[[SandboxPort], str],
 ) -> dict[str, str]:
     """The definition's variables override the basics, but not the ports or the last six."""
     port_variables = {
-        name: value.replace("{address}", address_of(port))
+        name: value.replace("{address}", to_address(port))
         for port in task.ports
         for name, value in port.environment.items()
     }

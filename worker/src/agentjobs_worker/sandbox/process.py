@@ -174,7 +174,7 @@ class _Spawn(msgspec.Struct, frozen=True):
             home=self.home,
             temporary=self.home,
             run_dir=self.task.run_dir.absolute(),
-            address_of=lambda port: self.addresses[port.number],
+            to_address=lambda port: self.addresses[port.number],
         )
 
 

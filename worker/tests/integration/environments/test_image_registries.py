@@ -36,7 +36,7 @@ def image(tmp_path: Path, registry: ScriptedRegistry) -> ImageLayout:
 
 
 async def failure(tmp_path: Path, reference: str, insecure: str = "", **options: Any) -> ImageError:
-    """Of a fetch that leaves nothing behind."""
+    """The error of a fetch that leaves nothing behind."""
     harness = ImagesHarness(tmp_path / "environments", [insecure], **options)
     with pytest.raises(ImageError) as raised:
         await harness.fetch(reference)

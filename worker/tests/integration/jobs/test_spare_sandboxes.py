@@ -26,7 +26,7 @@ class Harness:
 
     @property
     def directories(self) -> list[Path]:
-        """Of jobs and of spare sandboxes, but not of spare copies."""
+        """Directories of jobs and of spare sandboxes, but not of spare copies."""
         copies = {spare.directory for spare in self.repository.workspaces._spares.spares}
         sessions = (self.repository.root / "data/workspaces/sessions").iterdir()
         return [path for session in sessions for path in session.iterdir() if path not in copies]

@@ -195,7 +195,7 @@ def test_a_new_sandbox_replaces_the_connections_of_the_one_before(relay: Relay) 
 
 def test_a_relay_that_cannot_go_on_uses_no_cpu_time(relay: Relay) -> None:
     service = relay.service()
-    # Of some of them, everything has arrived, also that both directions are closed, and the relay
+    # Some of them have received everything, also that both directions are closed, and the relay
     # has bytes that the service does not read.
     for size in range(256 * 1024, 2 * MIB, 64 * 1024):
         client, accepted = relay.pair(service)

@@ -13,7 +13,7 @@ _MOUNT = "30 20 0:26 {root} {point} rw - cgroup2 cgroup2 rw"
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
-    """Of a machine with 200 of 32,768 processes, in a container of its own."""
+    """Files of a machine with 200 of 32,768 processes, in a container of its own."""
     proc, container = tmp_path / "proc", tmp_path / "cgroup/container"
     (proc / "sys/kernel").mkdir(parents=True)
     (proc / "self").mkdir()
