@@ -48,9 +48,9 @@ class Durations:
 
 
 def draw_remaining_ms(samples: Sequence[int], elapsed_ms: int, chance: random.Random) -> float:
-    """For how long a job goes on that has run for `elapsed_ms`: as one of those that took longer.
+    """Draws the remaining time of a job that has run for `elapsed_ms` from jobs that took longer.
 
-    If none did, half of such jobs are expected to go on for as long again.
+    If none did, half of such jobs are expected to run for as long again.
     """
     shorter = bisect_right(samples, elapsed_ms) if elapsed_ms else 0
     longer = len(samples) - shorter

@@ -156,7 +156,7 @@ def _forecast(fleet: FleetState, new: NewJobs) -> list[int]:
 
 
 def _pause_ms(fleet: FleetState, agent: str, organization_since: int | None, now: int) -> int:
-    """Nobody knows when a pause ends: the estimate is that it goes on for as long as it has lasted,
+    """The end of a pause is unknown: it is expected to last as long again as it has lasted,
     and at least for the duration of a job."""
     if fleet.paused_at is None and organization_since is None:
         return 0

@@ -25,10 +25,10 @@ const duration = (seconds) => {
   return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${name}` : ""}`;
 };
 const countUp = (root) => {
-  for (const each of root.querySelectorAll("[data-elapsed]")) {
-    each.startedAt ??= performance.now() - Number(each.dataset.elapsed);
-    const text = duration(Math.floor((performance.now() - each.startedAt) / 1000));
-    if (each.textContent !== text) each.textContent = text;
+  for (const timer of root.querySelectorAll("[data-elapsed]")) {
+    timer.startedAt ??= performance.now() - Number(timer.dataset.elapsed);
+    const text = duration(Math.floor((performance.now() - timer.startedAt) / 1000));
+    if (timer.textContent !== text) timer.textContent = text;
   }
 };
 
@@ -36,15 +36,15 @@ const countUp = (root) => {
 const distance = (seconds) => {
   const size = Math.abs(seconds);
   if (size < 60) return seconds <= 0 ? "just now" : "in a moment";
-  const [unit, name] = units.find(([each]) => size >= each);
+  const [unit, name] = units.find(([unitSize]) => size >= unitSize);
   const amount = `${Math.floor(size / unit)} ${name}`;
   return seconds <= 0 ? `${amount} ago` : `in ${amount}`;
 };
 const tellTime = (root) => {
-  for (const each of root.querySelectorAll("[data-moment]")) {
-    const seconds = (Date.parse(each.dateTime) - Date.now()) / 1000;
+  for (const moment of root.querySelectorAll("[data-moment]")) {
+    const seconds = (Date.parse(moment.dateTime) - Date.now()) / 1000;
     const text = distance(seconds < 0 ? Math.ceil(seconds) : Math.floor(seconds));
-    if (Math.abs(seconds) < 2_592_000 && each.textContent !== text) each.textContent = text;
+    if (Math.abs(seconds) < 2_592_000 && moment.textContent !== text) moment.textContent = text;
   }
 };
 const tick = (root) => {
@@ -230,7 +230,7 @@ const isTyping = (element) => element.matches("input:not([type=checkbox]), texta
 // Actions on selected rows are shown once there are some.
 const showSelection = () => {
   for (const bar of document.querySelectorAll("[data-bulk]")) {
-    const count = bar.elements.length && [...bar.elements].filter((each) => each.checked).length;
+    const count = bar.elements.length && [...bar.elements].filter((box) => box.checked).length;
     bar.classList.toggle("inactive", !count);
     bar.querySelector("[data-selected]").textContent = `${count} selected:`;
   }
@@ -245,9 +245,9 @@ document.addEventListener("change", ({ target }) => {
 const prepare = (root) => {
   tick(root);
   showState(root);
-  for (const each of root.querySelectorAll("details[data-lazy]")) {
-    each.addEventListener("toggle", () => each.open && load(each));
-    if (each.open) load(each);
+  for (const details of root.querySelectorAll("details[data-lazy]")) {
+    details.addEventListener("toggle", () => details.open && load(details));
+    if (details.open) load(details);
   }
 };
 
@@ -344,7 +344,7 @@ const live = (address) => {
   const parameters = new URLSearchParams({ form: page.form, zone: page.zone });
   return `${address}${address.includes("?") ? "&" : "?"}${parameters}`;
 };
-for (const each of document.querySelectorAll("[data-live]")) follow(() => live(each.dataset.live), { part: swap });
+for (const region of document.querySelectorAll("[data-live]")) follow(() => live(region.dataset.live), { part: swap });
 (document.getElementById("problem") ?? document.getElementById(sessionStorage.filter))?.focus();
 sessionStorage.removeItem("filter");
 

@@ -7,7 +7,7 @@ let fit = 0;
 // Keeps a point in its place, and scrolls what does not fit any more. A factor of 0 fits again.
 const zoom = (factor, point) => {
   // The stylesheet hides the drawing for wide pages, or the one for narrow pages.
-  const svg = [...frame.children].find((each) => each.clientWidth);
+  const svg = [...frame.children].find((drawing) => drawing.clientWidth);
   const { left, top, width } = svg.getBoundingClientRect();
   const box = frame.getBoundingClientRect();
   const { x, y } = point ?? { x: box.x + box.width / 2, y: box.y + box.height / 2 };
@@ -38,7 +38,7 @@ frame.onpointermove = ({ buttons, pointerType, pointerId, movementX, movementY }
 
 const mark = (isLit, isOn) => {
   frame.classList.toggle("lit", isLit);
-  for (const each of frame.querySelectorAll(".node, .link")) each.classList.toggle("on", isLit && isOn(each));
+  for (const item of frame.querySelectorAll(".node, .link")) item.classList.toggle("on", isLit && isOn(item));
 };
 const has = (list, item) => list.split(" ").includes(item);
 const light = ({ target }) => {
@@ -52,5 +52,5 @@ frame.addEventListener("focusin", light);
 frame.addEventListener("focusout", () => mark(false));
 document.getElementById("q").oninput = ({ target }) => {
   const text = target.value.trim().toLowerCase();
-  mark(text !== "", (each) => each.textContent.toLowerCase().includes(text));
+  mark(text !== "", (item) => item.textContent.toLowerCase().includes(text));
 };

@@ -88,7 +88,7 @@ for (const name of ["wrap", "times"]) {
   apply();
 }
 tool("first-error").addEventListener("click", () => {
-  const line = [...lines.children].find((each) => failure.test(each.textContent));
+  const line = [...lines.children].find((candidate) => failure.test(candidate.textContent));
   if (line) show(line);
   else announce("No line looks like an error.");
 });
