@@ -184,7 +184,7 @@ def _override(poms: list[Pom], fix: Fix) -> Iterator[str]:
             poms[0].replace(dependency.span, fix.new)
             yield f"{source} defines the property: the dependency now has its own version."
             return
-    # For all modules, of which each may have a fix.
+    # Applies to all modules, because each may have a fix.
     top = poms[-1]
     if not _is_managed(top, poms, fix):
         top.replace(*_managed_entry(top, fix))

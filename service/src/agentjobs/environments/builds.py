@@ -79,7 +79,7 @@ async def finish_build(db: Database, build_id: str, finished: Finished) -> None:
 
 
 async def abandon_build(db: Database, build_id: str) -> None:
-    """This process stops, or there was nothing to build."""
+    """Ends a build because this process stops, or there was nothing to build."""
     await db.transact(_abandon, build_id)
 
 

@@ -33,7 +33,7 @@ _SHA1_CHARACTERS = 40
 _LEFTOVER_SECONDS = 3600.0
 _COMMON_BRANCHES = ("main", "master", "trunk", "develop")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-# For a path, which the operator may read whoever owns it.
+# Serves a path that the operator may read whoever owns it.
 _UPLOAD_PACK = "git -c safe.directory='*' upload-pack"
 
 

@@ -53,7 +53,7 @@ async def delete_finished_branches(
     in_use = await branches_in_use(db, repo.id)
     for finished in due:
         if finished.branch in in_use:
-            # Its pull request was reopened, or a job continues it.
+            # The pull request was reopened, or a job continues it.
             await db.transact(forget_branch, repo.id, finished.branch)
             continue
         try:

@@ -19,7 +19,7 @@ from agentjobs_runtime.git.remote import Remote
 # a proxy).
 PlatformFault = Literal["refused", "denied", "unauthorized", "gone", "away", "unusable"]
 PullState = Literal["open", "merged", "closed"]
-# With a merge commit, as one commit, or commit by commit on top of the base branch.
+# Merges with a merge commit, as one commit, or commit by commit on top of the base branch.
 MergeMethod = Literal["merge", "squash", "rebase"]
 # On the pull request, on a line of its changes, or the summary of a review.
 CommentKind = Literal["comment", "line", "review"]

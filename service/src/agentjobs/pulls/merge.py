@@ -21,7 +21,7 @@ from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
 
 _MAX_ATTEMPTS = 5
-# In the message, and in the details.
+# Limits for the message and for the details.
 _MAX_NAMED_FILES = 10
 _MAX_FILES = 1_000
 

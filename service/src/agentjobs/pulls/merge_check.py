@@ -14,7 +14,7 @@ from agentjobs.pulls.comparison import Tips
 from agentjobs.pulls.pulls import Pull
 from agentjobs_runtime.weighted_cache import WeightedCache
 
-# In characters of the names of files.
+# Limit for the characters of the names of files.
 _MAX_REMEMBERED = 1024 * 1024
 _OVERHEAD = 200
 # A try may compute for seconds, and pages ask again with every change.

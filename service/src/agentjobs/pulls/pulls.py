@@ -20,7 +20,7 @@ _FROM = (
 )
 _SELECT = (
     "SELECT p.*, r.full_name AS repo, r.default_branch, r.organization_id, o.name AS organization,"
-    # Not a follow-up.
+    # The first job, which is not a follow-up.
     " (SELECT MIN(j.id) FROM jobs j WHERE j.repo_id = p.repo_id AND j.pr_number = p.number)"
     f" AS job_id {_FROM}"
 )

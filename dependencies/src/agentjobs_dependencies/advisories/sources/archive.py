@@ -23,7 +23,7 @@ from agentjobs_dependencies.advisories.sources.source import (
 # Text compresses to about a tenth; a higher ratio indicates a zip bomb.
 _MAX_RATIO = 100
 _SMALL_BYTES = 64 * 1024**2
-# For the table of contents alone, each entry of which becomes an object in memory.
+# Limit for the table of contents alone, whose entries become objects in memory.
 _MAX_TABLE_BYTES = 64 * 1024**2
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _LARGE_END_MARK = b"PK\x05\x06", b"PK\x06\x06"

@@ -46,7 +46,7 @@ _LAYOUT = ("--generate-hashes", "--no-annotate", "--annotation-style=line")
 
 
 class ResolverFailed(Exception):
-    """It says nothing about the pins: for example, the registry does not respond."""
+    """A failure that says nothing about the pins: for example, the registry does not respond."""
 
 
 @dataclass(frozen=True, slots=True)

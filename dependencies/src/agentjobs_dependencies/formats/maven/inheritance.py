@@ -28,7 +28,7 @@ _MAX_TEXT = 200
 _MAX_ROUNDS = 20
 _MAX_PARENTS = 20
 _MAX_SOURCES = 100
-# For all poms together; twice as many as the largest repositories have.
+# Limit for all poms together: twice as many as the largest repositories have.
 _MAX_REQUIREMENTS = 200_000
 
 

@@ -45,7 +45,7 @@ class Credentials(NamedTuple):
         return context
 
     def with_context(self, context: Context) -> "Credentials":
-        """It becomes the current one."""
+        """Adds a context, which becomes the current one."""
         return Credentials(context.name, {**self.contexts, context.name: context})
 
     def without_context(self, name: str) -> "Credentials":

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 webhooks = typer.Typer(no_args_is_help=True, help="Manage webhook endpoints and deliveries.")
 
-# Not the name of an event.
+# This word is not the name of an event.
 _ALL = "all"
 
 EndpointName = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Endpoint ID or exact URL.")]

@@ -5,7 +5,7 @@ from agentjobs.repos import connect
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database, Transaction
 
-# By the index of the organization's jobs by status.
+# Uses the index of the organization's jobs by status.
 _QUEUED = (
     "SELECT id FROM jobs WHERE repo_id = :repo_id AND status || '' = 'queued'"
     " AND organization_id || '' ="

@@ -29,7 +29,7 @@ from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.weighted_cache import WeightedCache
 
 MAX_PULLS = 20
-# For one reading of all open pull requests.
+# Limit for one reading of all open pull requests.
 PROPOSED_SECONDS = 600
 _RETRY_SECONDS = 5.0
 # With more manifests, whole trees are compared: a command line is limited.

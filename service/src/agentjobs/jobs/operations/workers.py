@@ -74,7 +74,7 @@ async def find_worker(db: Database, settings: Settings, name: str) -> WorkerView
 
 
 async def drain_worker(db: Database, settings: Settings, name: str) -> WorkerView:
-    """It claims no more jobs, and stays alive until it is stopped or resumed."""
+    """The worker claims no more jobs, and stays alive until it is stopped or resumed."""
     worker = await find_worker(db, settings, name)
     entry = audit.entry("worker.drained", worker.hostname, worker=worker.id)
     await _set_drain(db, worker, entry, is_requested=True)

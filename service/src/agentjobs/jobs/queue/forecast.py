@@ -16,7 +16,7 @@ from agentjobs.jobs.queue.durations import draw_remaining_ms
 from agentjobs.jobs.queue.queue_model import Backlog, NewJobs, Queue, RunningJob
 
 _MAX_RUNS = 15
-# In all runs of a forecast, which takes two milliseconds then.
+# Limit for all runs of a forecast, which take two milliseconds then.
 MAX_EVENTS = 400
 _SEED = 1
 

@@ -10,11 +10,11 @@ from agentjobs_runtime.clock import DAY_MS
 
 # A repository that kills workers before the agent starts must not do so endlessly.
 MAX_LOST_IN_PREPARATION = 10
-# For how long a job that is cut off from the database again and again is requeued.
+# How long a job that is repeatedly cut off from the database is requeued.
 MAX_CUT_OFF_MS = DAY_MS
 # A pod that a cluster evicts at once must not be created endlessly.
 MAX_LOST_SANDBOXES = 20
-# For how long a job is requeued anyway if the machines of its workers are exhausted.
+# How long a job is requeued anyway if the machines of its workers are exhausted.
 MIN_EXHAUSTED_MS = DAY_MS // 24
 # An agent that ends its workers must not do so endlessly.
 MAX_ADOPTIONS = 10

@@ -48,9 +48,9 @@ class StepRecorder:
         self._on_change = on_change
         self._began_at = clock_ms()
         self._count = 0
-        # By the agent's key.
+        # Steps by the agent's key.
         self._running: dict[str, StoredStep] = {}
-        # By number, as it is after the last change. Texts are redacted when they are stored.
+        # Steps by number, as of the last change. Texts are redacted when they are stored.
         self._pending: dict[int, StoredStep] = {}
         # The number before the first of this run; None until it was read from the store.
         self._base: int | None = None

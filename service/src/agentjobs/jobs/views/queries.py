@@ -33,7 +33,7 @@ _MANY = f"{SELECT_JOB} WHERE j.id IN (SELECT value FROM each(:job_ids))"
 
 _ALL_JOBS = JobFilter()
 
-# Nobody can tell when another reason ends.
+# The end of other reasons is unknown.
 _ESTIMATED = (None, "plan_limit", "agent_limit", "paused")
 
 # The identifiers of a job and of the organization that asks for it.

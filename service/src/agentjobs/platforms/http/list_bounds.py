@@ -14,7 +14,7 @@ class ListBounds(NamedTuple):
 
 
 USUAL = ListBounds()
-# For listing all repositories of a connection, of which the caller keeps only a few fields.
+# Limit for listing a connection's repositories, of which the caller keeps only a few fields.
 ALL_REPOSITORIES = ListBounds(1_000, 2**30)
 
 

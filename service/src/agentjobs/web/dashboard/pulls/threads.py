@@ -42,7 +42,7 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_pending(self) -> bool:
-        """It could start a follow-up, and has not."""
+        """True if the comment could start a follow-up, and has not."""
         is_open = self.root.place is not None and self.root.resolved_at is None
         return is_open and all(comment.job_id is None for comment, _ in self.comments)
 
