@@ -111,7 +111,7 @@ def read_fixes(job: Mapping[str, Any]) -> list[Fix]:
 def _read_fix(entry: Mapping[str, Any], groups: Sequence[tuple[str, ...]]) -> Fix:
     values = _known_values(Fix, {**entry, "old": entry["from"], "new": entry["to"]})
     for name, kind in (("advisories", Advisory), ("candidates", Candidate)):
-        values[name] = tuple(kind(**_known_values(kind, each)) for each in values.get(name, ()))
+        values[name] = tuple(kind(**_known_values(kind, item)) for item in values.get(name, ()))
     together = tuple(group for group in groups if entry["manifest"] in group)
     return Fix(**{**values, "installed_together": together})
 
