@@ -91,20 +91,20 @@ async def test_an_organization_stays_paused_when_the_service_is_resumed(
 
 
 @pytest.mark.parametrize("paused", [None, "acme"])
-async def test_a_claim_that_looked_before_the_pause_claims_nothing(
+async def test_a_claim_that_read_before_the_pause_claims_nothing(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch, paused: str | None
 ) -> None:
     await harness.job(await harness.organization())
-    look = waiting_organizations.WaitingOrganizations.look
+    read = waiting_organizations.WaitingOrganizations.read
 
-    async def look_and_be_paused(
+    async def read_and_be_paused(
         queue: waiting_organizations.WaitingOrganizations, agents: list[str]
     ) -> waiting_organizations.QueueView:
-        view = await look(queue, agents)
+        view = await read(queue, agents)
         await pause(harness.db, paused)
         return view
 
-    monkeypatch.setattr(waiting_organizations.WaitingOrganizations, "look", look_and_be_paused)
+    monkeypatch.setattr(waiting_organizations.WaitingOrganizations, "read", read_and_be_paused)
     assert await harness.nothing_to_claim()
 
 

@@ -115,19 +115,19 @@ async def test_a_draining_worker_finishes_its_jobs_and_claims_none(harness: JobH
     assert (await harness.claim("wrk_a")).id == waiting
 
 
-async def test_a_claim_that_looked_before_the_drain_claims_nothing(
+async def test_a_claim_that_read_before_the_drain_claims_nothing(
     harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await beat(harness)
     await harness.job(await harness.organization())
-    look = WaitingOrganizations.look
+    read = WaitingOrganizations.read
 
-    async def look_and_be_drained(queue: WaitingOrganizations, agents: list[str]) -> QueueView:
-        view = await look(queue, agents)
+    async def read_and_be_drained(queue: WaitingOrganizations, agents: list[str]) -> QueueView:
+        view = await read(queue, agents)
         await drain_worker(harness.db, harness.context.settings, "wrk_a")
         return view
 
-    monkeypatch.setattr(WaitingOrganizations, "look", look_and_be_drained)
+    monkeypatch.setattr(WaitingOrganizations, "read", read_and_be_drained)
     assert await claim_job(harness.context, "wrk_a", AGENTS) is None
 
 
