@@ -231,7 +231,7 @@ OF_PUBLISHING: dict[str, Mutant] = {
             ),
             Edit(
                 "agentjobs/jobs/queue/transition.py",
-                '" AND jobs.kept_at IS NULL"',
+                '" AND j.kept_at IS NULL"',
                 '""',
             ),
         ),
