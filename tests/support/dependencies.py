@@ -7,7 +7,7 @@ from agentjobs.advisories.findings import replace_findings
 from agentjobs.inventory.dependencies import DependencyView
 from agentjobs.inventory.index.wire import Result
 from agentjobs.inventory.rows import prepare, store_result
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
 from agentjobs_dependencies.advisories.dependency_matching import AdvisorySummary, Finding
 from agentjobs_dependencies.graph.encoding import pack_graph
 from agentjobs_dependencies.imports.model import ModuleGraph
@@ -71,7 +71,15 @@ async def store_index(
         graph=pack_graph(graph or ModuleGraph()),
         configuration=None,
     )
-    await db.transact(store_result, repo_id, COMMIT, COMMIT, prepare(repo_id, result))
+
+    async def store(tx: Transaction) -> None:
+        # The claim of an index makes the row.
+        await tx.execute(
+            "INSERT INTO repo_index (repo_id) VALUES (:id) ON CONFLICT DO NOTHING", id=repo_id
+        )
+        await store_result(tx, repo_id, COMMIT, COMMIT, prepare(repo_id, result))
+
+    await db.transact(store)
 
 
 def fault(

@@ -96,9 +96,8 @@ def test_a_failed_migration_is_one_line(earlier):
     failed = earlier("migrate")
     assert failed.exit_code == 2
     assert failed.err.splitlines()[-1] == (
-        "agentjobs: the database refused a statement: there is already another table or index with"
-        " this name: platform_hints (no migration is half applied; when the cause is removed,"
-        " run `agentjobs migrate` again)"
+        "agentjobs: the database refused a statement: table platform_hints already exists (no"
+        " migration is half applied; when the cause is removed, run `agentjobs migrate` again)"
     )
     assert "Traceback" not in failed.err
 
