@@ -18,15 +18,16 @@ from agentjobs_dependencies.registries.versions import (
 )
 from agentjobs_dependencies.version_choice import RegistryVersionChooser, choose_versions
 
-# The name in the setting AGENTJOBS_REGISTRY_<NAME>_URL of the service, and the public registry.
+# The name in the setting AGENTJOBS_REGISTRY_<NAME>_URL of the service; domain, host prefix and path
+# of the public registry.
 _REGISTRIES = {
-    "PyPI": ("PYPI", "pypi.org/simple"),
-    "npm": ("NPM", "registry.npmjs.org"),
-    "Go": ("GO", "proxy.golang.org"),
-    "crates.io": ("CRATES", "index.crates.io"),
-    "Maven": ("MAVEN", "repo1.maven.org/maven2"),
-    "RubyGems": ("RUBYGEMS", "rubygems.org"),
-    "Packagist": ("PACKAGIST", "repo.packagist.org"),
+    "PyPI": ("PYPI", "pypi.org", "", "/simple"),
+    "npm": ("NPM", "npmjs.org", "registry.", ""),
+    "Go": ("GO", "golang.org", "proxy.", ""),
+    "crates.io": ("CRATES", "crates.io", "index.", ""),
+    "Maven": ("MAVEN", "maven.org", "repo1.", "/maven2"),
+    "RubyGems": ("RUBYGEMS", "rubygems.org", "", ""),
+    "Packagist": ("PACKAGIST", "packagist.org", "repo.", ""),
 }
 _NOT_FOUND = (404, 410)
 
@@ -54,8 +55,10 @@ class _Registry:
 
     def __init__(self) -> None:
         self.addresses = {
-            ecosystem: os.environ.get(f"AGENTJOBS_REGISTRY_{name}_URL", f"https://{public}")
-            for ecosystem, (name, public) in _REGISTRIES.items()
+            ecosystem: os.environ.get(
+                f"AGENTJOBS_REGISTRY_{name}_URL", f"https://{host}{domain}{path}"
+            )
+            for ecosystem, (name, domain, host, path) in _REGISTRIES.items()
         }
 
     async def fetch_published(self, ecosystem: str, name: str) -> Published:
