@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -267,6 +268,7 @@ async def test_endless_output_costs_neither_memory_nor_the_event_loop(
         nonlocal received
         received += len(chunk)
 
+    began = time.monotonic()
     running = asyncio.ensure_future(
         harness.sandbox.run(harness.task("yes", timeout_seconds=0.5), count)
     )
@@ -275,7 +277,8 @@ async def test_endless_output_costs_neither_memory_nor_the_event_loop(
         turns += 1
     report = running.result()
     assert report.timed_out
-    assert 100_000 < received < 20_000_000
+    # On a busy machine the command ends later, and more arrives.
+    assert 100_000 < received < 40_000_000 * (time.monotonic() - began)
     assert turns > 20
     assert len(report.last_lines) <= 4_096
 
