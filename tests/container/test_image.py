@@ -60,7 +60,7 @@ def test_the_image_of_agents_is_reproducible_and_has_what_pods_need(agent_image:
     assert config["User"] == "10001:10001"
     script = (
         "id -u; for name in git python3 skopeo agentjobs-supervisor bwrap umoci psql; do"
-        " command -v $name; done"
+        " command -v $name || true; done"
     )
     output = run("podman", "run", "--rm", agent_image, "sh", "-c", script).split()
     supervisor = "/usr/local/bin/agentjobs-supervisor"
