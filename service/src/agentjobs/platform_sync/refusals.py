@@ -34,7 +34,8 @@ class Refusals:
         *,
         own_login: str,
     ) -> None:
-        """Reply as `own_login` with the reason, unless the author has it. Raises PlatformError."""
+        """Reply as `own_login` with the reason, unless it was already given to the
+        author. Raises PlatformError."""
         key, person = (repo.repo_id, number), _digest(author)
         known = self._notified.get(key, set())
         if not author or known is None or person in known:

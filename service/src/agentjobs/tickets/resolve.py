@@ -114,7 +114,9 @@ class Tickets:
     async def link_back(
         self, match: FoundTicket, link: ResultLink, retry_budget: RetryBudget
     ) -> bool:
-        """False if links are not wanted any more. Raises PlatformError, or Problem for a lost key.
+        """False if links are not wanted any more.
+
+        Raises PlatformError, and Problem for a token that cannot be decrypted.
 
         Repeating it replaces the link on Jira and adds a comment to an issue.
         """

@@ -223,7 +223,7 @@ class Step(Model, frozen=True):
     exit_code: int | None = None
     started_at: Timestamp | None = None
     duration_ms: int | None = None
-    # Of a model call.
+    # Only for a model call.
     cost_usd: float | None = None
 
 

@@ -1,5 +1,7 @@
-"""`agentjobs platforms rotate-token`, `set-installation`, `rotate-hook-secret`: other credentials
-or secret for a connection."""
+"""`agentjobs platforms rotate-token`, `set-installation` and `rotate-hook-secret`.
+
+They give a connection another credential or secret.
+"""
 
 from typing import TYPE_CHECKING, Annotated
 
