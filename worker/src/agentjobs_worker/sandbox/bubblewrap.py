@@ -24,8 +24,14 @@ from agentjobs_worker.sandbox.availability import (
     install_command,
 )
 from agentjobs_worker.sandbox.bwrap_command import BwrapCommand
-from agentjobs_worker.sandbox.cgroup import Cgroups, NotDelegated
-from agentjobs_worker.sandbox.cgroup_delegation import delegation_command, find_delegation
+from agentjobs_worker.sandbox.cgroup import Cgroups
+from agentjobs_worker.sandbox.cgroup_delegation import (
+    NotDelegated,
+    claim,
+    delegation_command,
+    find_delegated_cgroup,
+    has_cpu_controller,
+)
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
 from agentjobs_worker.sandbox.environment import environment_inside
 from agentjobs_worker.sandbox.host_shortage import HostShortage, is_shortage, reports_shortage
@@ -266,8 +272,8 @@ class BubblewrapSandbox:
 
     def _claim_cgroup(self) -> None:
         try:
-            delegation = find_delegation()
-            self._shared.cgroups = delegation.claim()
+            root = find_delegated_cgroup()
+            self._shared.cgroups = claim(root)
         except NotDelegated as why:
             log.warning(
                 "rlimits and a watchdog enforce the limits of agents, not the kernel (%s): %s",
@@ -275,8 +281,8 @@ class BubblewrapSandbox:
                 delegation_command(),
             )
             return
-        log.info("%s enforces the limits of agents", delegation.description)
-        if not delegation.limits_cpus:
+        log.info("the cgroup %s enforces the limits of agents", root)
+        if not has_cpu_controller(root):
             log.warning("limit_cpus has no effect: %s", NO_CPU_CONTROLLER)
         self._seccomp = _seccomp(all_memory_is_counted=True)
 

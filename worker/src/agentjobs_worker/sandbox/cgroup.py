@@ -1,62 +1,129 @@
-"""Limits that the kernel enforces for a whole sandbox: what both versions of cgroups share."""
+"""The cgroups of sandboxes, in which the kernel enforces limits: version 2 only.
 
+Reads and writes files below one directory, which `cgroup_delegation` finds.
+"""
+
+import contextlib
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from subprocess import Popen
-from typing import Protocol
 
-from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_runtime.sandboxes.limits import NO_HOST_MEMORY, Limits
 
+_SANDBOX = "sandbox"
+_SANDBOX_NAME = re.compile(rf"{_SANDBOX}-(\d+)-\d+")
+_MICROSECONDS = 1_000_000
+_DEFAULT_WEIGHT = 100
 # The CPU share of a sandbox, against the default of everything else on the machine.
-CPU_SHARE_DIVISOR = 10
-CPU_PERIOD_MICROSECONDS = 100_000
+_LOW_WEIGHT = _DEFAULT_WEIGHT // 10
+# Above the sum of many sandboxes.
+SERVICE_WEIGHT = 10 * _DEFAULT_WEIGHT
+_CPU_PERIOD_MICROSECONDS = 100_000
 # The kernel accepts no lower quota.
 _MIN_QUOTA_MICROSECONDS = 1_000
 
 
-class NotDelegated(Exception):
-    """No cgroup is usable; the message says why."""
+class Cgroup:
+    """The cgroup of one sandbox, and a gauge of its limits.
 
+    The kernel kills all processes at the memory limit.
+    """
 
-class Cgroup(Protocol):
-    """The cgroup of one sandbox, and a gauge of its limits."""
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self.path = path
+        self._limits = limits
+        self._has_low_share = False
 
-    def spawn(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
-        """Start a process, inside the cgroup if the kernel allows that without delay."""
+    def limit(self) -> None:
+        if self._limits.memory_bytes:
+            self._write("memory.max", self._limits.memory_bytes)
+            self._write("memory.oom.group", 1)
+            if (self.path / "memory.swap.max").exists():
+                self._write("memory.swap.max", 0)
+        if self._limits.processes:
+            self._write("pids.max", self._limits.processes)
+        if self._limits.cpus and (self.path / "cpu.max").exists():
+            quota = round(self._limits.cpus * _CPU_PERIOD_MICROSECONDS)
+            quota = max(quota, _MIN_QUOTA_MICROSECONDS)
+            (self.path / "cpu.max").write_text(f"{quota} {_CPU_PERIOD_MICROSECONDS}\n")
 
     def add(self, pids: Iterable[int]) -> None:
         """Move processes into the cgroup. That can take many milliseconds."""
+        for pid in set(pids) - set(members(self.path)):
+            self._write("cgroup.procs", pid)
 
-    def contains(self, pids: Iterable[int]) -> bool: ...
+    def contains(self, pids: Iterable[int]) -> bool:
+        return set(pids) <= set(members(self.path))
 
     def restore_cpu_share(self) -> None:
         """Killed processes need CPU time to end."""
+        if (self.path / "cpu.weight").exists():
+            self._write("cpu.weight", _DEFAULT_WEIGHT)
+            (self.path / "cpu.max").write_text("max\n")
 
-    def exceeded_limit(self) -> str | None: ...
+    def exceeded_limit(self) -> str | None:
+        if not self._has_low_share:
+            self._has_low_share = True
+            self._lower_cpu_share()
+        events = self.path / "memory.events"
+        if self._limits.memory_bytes and read_number(events, "oom_kill"):
+            return self._limits.memory_text if read_number(events, "oom") else NO_HOST_MEMORY
+        used = read_number(self.path / "cpu.stat", "usage_usec") / _MICROSECONDS
+        if self._limits.cpu_seconds and used >= self._limits.cpu_seconds:
+            return self._limits.cpu_text
+        return None
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        pass
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        pass
+
+    def _lower_cpu_share(self) -> None:
+        """Called with the first measurement, so that agents start fast on a busy machine."""
+        if (self.path / "cpu.weight").exists():
+            self._write("cpu.weight", _LOW_WEIGHT)
+
+    def _write(self, name: str, value: int) -> None:
+        (self.path / name).write_text(f"{value}\n")
 
 
-class Cgroups(Protocol):
-    """Creates and removes the cgroups of sandboxes."""
+class Cgroups:
+    """The subtree of this service. Creates and removes the cgroups of sandboxes."""
 
-    def create(self, limits: Limits) -> Cgroup: ...
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._counter = itertools.count()
+        self._dying: set[Path] = set()
+
+    def create(self, limits: Limits) -> Cgroup:
+        name = f"{_SANDBOX}-{os.getpid()}-{next(self._counter)}"
+        cgroup = Cgroup(self.root / name, limits)
+        cgroup.path.mkdir()
+        try:
+            cgroup.limit()
+        except OSError:
+            self.discard(cgroup)
+            raise
+        return cgroup
 
     def discard(self, cgroup: Cgroup) -> None:
         """Kill its processes and remove it; if they take time to die, a later call removes it."""
+        self._dying.add(cgroup.path)
+        self._dying = {path for path in self._dying if not _remove(path)}
+
+    def sweep(self, proc: Path = Path("/proc")) -> None:
+        """Remove the cgroups of services that died, and those of this process."""
+        for path in self.root.glob(f"{_SANDBOX}-*-*"):
+            owner = _SANDBOX_NAME.fullmatch(path.name)
+            if owner and (int(owner[1]) == os.getpid() or not (proc / owner[1]).exists()):
+                _remove(path)
 
 
-def cpu_quota(cpus: float) -> int:
-    """Microseconds in each period."""
-    return max(round(cpus * CPU_PERIOD_MICROSECONDS), _MIN_QUOTA_MICROSECONDS)
-
-
-def write_number(file: Path, value: int) -> None:
-    file.write_text(f"{value}\n")
+def members(directory: Path) -> list[int]:
+    return [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
 
 
 def read_number(file: Path, key: str) -> int:
@@ -68,40 +135,18 @@ def read_number(file: Path, key: str) -> int:
     return 0
 
 
-def members(directory: Path) -> list[int]:
-    return [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
+def _remove(path: Path) -> bool:
+    """Whether the cgroup is gone: a process that has not died yet keeps it."""
+    with contextlib.suppress(OSError):
+        _kill_all(path)
+    with contextlib.suppress(OSError):
+        path.rmdir()
+    return not path.exists()
 
 
-def own_memberships(proc: Path) -> Iterator[tuple[str, str]]:
-    """The controllers (empty for v2) and the path of each cgroup this process is in."""
-    for line in (proc / "self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        yield controllers, path
-
-
-def mounted_directories(proc: Path, file_system: str, path: str) -> Iterator[tuple[Path, set[str]]]:
-    """Where hierarchies of this type show the cgroup `path`, with their options."""
-    for line in (proc / "self/mountinfo").read_text().splitlines():
-        fields, _, rest = line.partition(" - ")
-        mounted_type, _, options = rest.split(" ", 2)
-        if mounted_type != file_system:
-            continue
-        mounted_root, mount_point = fields.split()[3:5]
-        if path == mounted_root or path.startswith(mounted_root.rstrip("/") + "/"):
-            below = path.removeprefix(mounted_root.rstrip("/")).lstrip("/")
-            yield Path(mount_point, below), set(options.split(","))
-
-
-def sandbox_name(prefix: str, number: int) -> str:
-    return f"{prefix}-{os.getpid()}-{number}"
-
-
-def find_abandoned(directory: Path, prefix: str, proc: Path) -> list[Path]:
-    """The cgroups of sandboxes whose service died, and those of this process."""
-    name = re.compile(rf"{re.escape(prefix)}-(\d+)-\d+")
-    owners = {path: name.fullmatch(path.name) for path in directory.glob(f"{prefix}-*-*")}
-    return [
-        path
-        for path, owner in owners.items()
-        if owner and (int(owner[1]) == os.getpid() or not (proc / owner[1]).exists())
-    ]
+def _kill_all(path: Path) -> None:
+    descriptor = os.open(path / "cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, b"1\n")
+    finally:
+        os.close(descriptor)

@@ -11,8 +11,12 @@ import shutil
 from agentjobs_runtime.sandboxes.slots import build_slots
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.sandbox.bubblewrap import NO_CPU_CONTROLLER, BubblewrapSandbox
-from agentjobs_worker.sandbox.cgroup import NotDelegated
-from agentjobs_worker.sandbox.cgroup_delegation import delegation_command, find_delegation
+from agentjobs_worker.sandbox.cgroup_delegation import (
+    NotDelegated,
+    delegation_command,
+    find_delegated_cgroup,
+    has_cpu_controller,
+)
 from agentjobs_worker.sandbox.clusters import load_cluster
 from agentjobs_worker.sandbox.factory import open_trial_pods
 from agentjobs_worker.sandbox.process import WARNING
@@ -96,7 +100,7 @@ def _seccomp() -> str:
 
 def _limits() -> tuple[str, tuple[str, ...]]:
     try:
-        delegation = find_delegation()
+        root = find_delegated_cgroup()
     except NotDelegated as why:
         note = (
             f"no cgroup is delegated to this process ({why}), so the kernel does not limit the "
@@ -104,8 +108,9 @@ def _limits() -> tuple[str, tuple[str, ...]]:
             "unit, set `Delegate=cpu memory pids`"
         )
         return RLIMITS, (note,)
-    notes = () if delegation.limits_cpus else (f"limit_cpus has no effect: {NO_CPU_CONTROLLER}",)
-    return delegation.description, notes
+    has_cpus = has_cpu_controller(root)
+    notes = () if has_cpus else (f"limit_cpus has no effect: {NO_CPU_CONTROLLER}",)
+    return f"cgroup v2 at {root}", notes
 
 
 async def _version() -> str:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentjobs_runtime.sandboxes.limits import NO_HOST_MEMORY
-from agentjobs_worker.sandbox.cgroup import mounted_directories, own_memberships, read_number
+from agentjobs_worker.sandbox.cgroup import read_number
+from agentjobs_worker.sandbox.cgroup_delegation import mounted_directories, own_memberships
 
 _NO_PROCESSES = "the machine has no processes left"
 # With more than this fraction in use, starting a process may have failed.
@@ -85,7 +86,7 @@ class HostShortage:
     def _pids_events(self) -> Iterator[Path]:
         for controllers, path in own_memberships(self._proc):
             kind = {"": "cgroup2", "pids": "cgroup"}.get(controllers, "none")
-            for directory, _ in mounted_directories(self._proc, kind, path):
+            for directory in mounted_directories(self._proc, kind, path):
                 for level in (directory, *directory.parents):
                     # Without `.local`, newer kernels add what the sandboxes below it were refused.
                     files = (level / "pids.events.local", level / "pids.events")

@@ -94,12 +94,12 @@ class Supervision:
 
     def enclose(self, init_pid: int) -> None:
         """The sandbox is ready. Later processes inherit what is set here."""
-        pids = [init_pid, *_children(init_pid)]
+        pids = _children(init_pid)
         if self._cgroup is not None:
-            self._is_outside_cgroup = not self._cgroup.contains(pids[1:])
-        lower_priority(pids)
+            self._is_outside_cgroup = not self._cgroup.contains(pids)
+        lower_priority([init_pid, *pids])
         if os.geteuid() == 0:
-            _prefer_for_oom_kill(pids[1:])
+            _prefer_for_oom_kill(pids)
 
     def start(self, init_pid: int) -> None:
         """Watch the limits from now on. Raises SandboxError."""
@@ -180,14 +180,13 @@ class Supervision:
         except OSError as error:
             raise _unenforceable(error) from error
         try:
-            return self._cgroup.spawn(start)
+            return start()
         except OSError:
             self._leave_cgroup()
             raise
 
     async def _enter_cgroup(self, cgroup: Cgroup, init_pid: int) -> None:
         def enter() -> None:
-            # Not the first process, which only waits for the others.
             cgroup.add(_children(init_pid))
 
         entering = asyncio.get_running_loop().run_in_executor(self._shared.limits_executor, enter)

@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from agentjobs_runtime.sandboxes.limits import NO_HOST_MEMORY, Limits
-from agentjobs_worker.sandbox.cgroup import NotDelegated
-from agentjobs_worker.sandbox.cgroup_delegation import delegation_command, find_delegation
-from agentjobs_worker.sandbox.cgroup_v1 import CgroupsV1
-from agentjobs_worker.sandbox.cgroup_v2 import CgroupsV2, claim, find_delegated_cgroup
+from agentjobs_worker.sandbox.cgroup import Cgroups
+from agentjobs_worker.sandbox.cgroup_delegation import (
+    NotDelegated,
+    claim,
+    delegation_command,
+    find_delegated_cgroup,
+    has_cpu_controller,
+)
 
 DEAD_PID = 4_194_305  # above what a kernel hands out
 
@@ -76,6 +80,13 @@ def test_a_machine_without_cgroup_v2_is_reported(tree: Tree) -> None:
         find_delegated_cgroup(tree.proc)
 
 
+def test_the_advice_for_a_machine_without_a_cgroup_names_systemd_where_it_runs(
+    tmp_path: Path,
+) -> None:
+    assert "-p Delegate=yes agentjobs worker" in delegation_command(tmp_path)
+    assert "start the service in a cgroup" in delegation_command(tmp_path / "missing")
+
+
 def test_an_unmounted_cgroup_is_reported(tree: Tree) -> None:
     (tree.proc / "self/mountinfo").write_text("21 1 8:1 / / rw - ext4 /dev/root rw\n")
     with pytest.raises(NotDelegated, match="no mounted cgroup v2 file system"):
@@ -119,7 +130,7 @@ def test_a_cgroup_that_cannot_be_divided_is_reported_with_a_reason(tree: Tree) -
 
 
 def test_the_limits_of_a_sandbox_are_written(tree: Tree) -> None:
-    cgroup = CgroupsV2(tree.root).create(Limits(memory_bytes=1024, processes=9))
+    cgroup = Cgroups(tree.root).create(Limits(memory_bytes=1024, processes=9))
     written = {path.name: path.read_text() for path in cgroup.path.iterdir()}
     assert written == {"memory.max": "1024\n", "memory.oom.group": "1\n", "pids.max": "9\n"}
 
@@ -138,7 +149,7 @@ def no_more_descriptors() -> Iterator[None]:
 
 
 def test_a_sandbox_whose_limits_cannot_be_written_leaves_nothing(tree: Tree) -> None:
-    cgroups = CgroupsV2(tree.root)
+    cgroups = Cgroups(tree.root)
     with no_more_descriptors(), pytest.raises(OSError) as raised:
         cgroups.create(Limits())
     assert raised.value.errno == errno.EMFILE
@@ -146,17 +157,17 @@ def test_a_sandbox_whose_limits_cannot_be_written_leaves_nothing(tree: Tree) -> 
 
 
 def test_a_limit_of_zero_is_not_written(tree: Tree) -> None:
-    cgroup = CgroupsV2(tree.root).create(Limits(memory_bytes=0, processes=0))
+    cgroup = Cgroups(tree.root).create(Limits(memory_bytes=0, processes=0))
     assert list(cgroup.path.iterdir()) == []
 
 
 def test_every_sandbox_has_its_own_cgroup(tree: Tree) -> None:
-    cgroups = CgroupsV2(tree.root)
+    cgroups = Cgroups(tree.root)
     assert cgroups.create(Limits()).path != cgroups.create(Limits()).path
 
 
 def test_an_oom_kill_is_reported_as_the_memory_limit(tree: Tree) -> None:
-    cgroup = CgroupsV2(tree.root).create(Limits())
+    cgroup = Cgroups(tree.root).create(Limits())
     (cgroup.path / "cpu.stat").write_text("usage_usec 12\nuser_usec 5\n")
     (cgroup.path / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 1\noom_kill 0\n")
     assert cgroup.exceeded_limit() is None
@@ -165,14 +176,14 @@ def test_an_oom_kill_is_reported_as_the_memory_limit(tree: Tree) -> None:
 
 
 def test_an_oom_kill_below_the_memory_limit_is_that_of_the_machine(tree: Tree) -> None:
-    cgroup = CgroupsV2(tree.root).create(Limits())
+    cgroup = Cgroups(tree.root).create(Limits())
     (cgroup.path / "cpu.stat").write_text("usage_usec 12\nuser_usec 5\n")
     (cgroup.path / "memory.events").write_text("low 0\nmax 7\noom 0\noom_kill 3\n")
     assert cgroup.exceeded_limit() == NO_HOST_MEMORY
 
 
 def test_cpu_time_is_read_from_the_kernel(tree: Tree) -> None:
-    cgroup = CgroupsV2(tree.root).create(Limits(memory_bytes=0, cpu_seconds=60))
+    cgroup = Cgroups(tree.root).create(Limits(memory_bytes=0, cpu_seconds=60))
     (cgroup.path / "cpu.stat").write_text("usage_usec 59999999\n")
     assert cgroup.exceeded_limit() is None
     (cgroup.path / "cpu.stat").write_text("usage_usec 60000000\n")
@@ -180,7 +191,7 @@ def test_cpu_time_is_read_from_the_kernel(tree: Tree) -> None:
 
 
 def test_a_cgroup_that_cannot_be_removed_yet_is_removed_with_a_later_one(tree: Tree) -> None:
-    cgroups = CgroupsV2(tree.root)
+    cgroups = Cgroups(tree.root)
     slow, later = (cgroups.create(Limits(memory_bytes=0, processes=0)) for _ in range(2))
     (slow.path / "still-dying").touch()
     cgroups.discard(slow)
@@ -200,14 +211,14 @@ def test_cgroups_of_dead_services_are_removed_and_those_of_running_ones_stay(tre
     foreign = [tree.root / name for name in ("sandbox-test-70", "sandbox-2-x", "sandbox-a-2-3")]
     for directory in foreign:
         directory.mkdir()
-    CgroupsV2(tree.root).sweep(tree.proc)
+    Cgroups(tree.root).sweep(tree.proc)
     assert not left.exists()
     assert living.exists()
     assert all(directory.exists() for directory in foreign)
 
 
 def test_a_sandbox_has_a_low_cpu_share_and_its_limit_of_cpus(tree: Tree) -> None:
-    cgroups = CgroupsV2(tree.root)
+    cgroups = Cgroups(tree.root)
     directory = tree.root / f"sandbox-{os.getpid()}-0"
     # The kernel creates the files of enabled controllers with the directory.
     with files_in_new_directories("cpu.weight", "cpu.max"):
@@ -235,7 +246,7 @@ def test_a_service_without_the_cpu_controller_enables_the_others(tree: Tree) -> 
     tree.file("cgroup.controllers", "memory pids\n")
     claim(tree.root)
     assert (tree.root / "cgroup.subtree_control").read_text() == "+memory +pids\n"
-    assert not find_delegation(tree.proc).limits_cpus
+    assert not has_cpu_controller(tree.root)
 
 
 @contextmanager
@@ -250,76 +261,3 @@ def files_in_new_directories(*names: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "mkdir", mkdir_with_files)
         yield
-
-
-class TreeV1:
-    """Hierarchies as the kernel shows them, with cpu and cpuacct in one."""
-
-    def __init__(self, base: Path) -> None:
-        self.proc = base / "proc"
-        self.mount = base / "cgroup"
-        (self.proc / "self").mkdir(parents=True)
-        (self.proc / "self/cgroup").write_text(
-            "9:pids:/\n4:memory:/docker/abc\n1:cpu,cpuacct:/\n0::/\n"
-        )
-        self.own = {
-            "memory": self.mount / "memory",
-            "cpu": self.mount / "cpu,cpuacct",
-        }
-        for directory in self.own.values():
-            directory.mkdir(parents=True)
-        (self.proc / "self/mountinfo").write_text(
-            f"31 30 0:27 / {self.own['cpu']} rw - cgroup cgroup rw,cpu,cpuacct\n"
-            f"33 30 0:29 /docker/abc {self.own['memory']} rw - cgroup cgroup rw,memory\n"
-        )
-
-
-@pytest.fixture
-def tree_v1(tmp_path: Path) -> TreeV1:
-    return TreeV1(tmp_path)
-
-
-def test_v1_hierarchies_are_found_where_v2_has_no_controllers(tree_v1: TreeV1) -> None:
-    delegation = find_delegation(tree_v1.proc)
-    assert delegation.description == f"cgroup v1 at {tree_v1.own['memory']}"
-    assert delegation.limits_cpus
-
-
-def test_a_machine_without_any_cgroup_says_why_and_how_to_get_one(
-    tree_v1: TreeV1, tmp_path: Path
-) -> None:
-    (tree_v1.proc / "self/mountinfo").write_text("")
-    with pytest.raises(
-        NotDelegated, match=r"no mounted cgroup v2.*no hierarchy for memory and cpu"
-    ):
-        find_delegation(tree_v1.proc)
-    assert "-p Delegate=yes agentjobs worker" in delegation_command(tmp_path)
-    assert "start the service in a cgroup" in delegation_command(tmp_path / "missing")
-
-
-def test_a_v1_hierarchy_that_is_not_writable_is_named(tree_v1: TreeV1) -> None:
-    tree_v1.own["memory"].rmdir()
-    with pytest.raises(NotDelegated, match="cgroup/memory is not writable"):
-        find_delegation(tree_v1.proc)
-
-
-def test_the_limits_of_a_sandbox_are_written_in_v1(tree_v1: TreeV1) -> None:
-    cgroups = CgroupsV1(tree_v1.own)
-    cgroup = cgroups.create(Limits(memory_bytes=1024, cpus=0.5))
-    written = {
-        path.name: path.read_text()
-        for directory in cgroup.directories.values()
-        for path in directory.iterdir()
-    }
-    assert written == {
-        "memory.limit_in_bytes": "1024\n",
-        "cpu.cfs_period_us": "100000\n",
-        "cpu.cfs_quota_us": "50000\n",
-    }
-
-
-def test_the_processes_of_a_killed_sandbox_end_with_the_usual_cpu_share(tree_v1: TreeV1) -> None:
-    cgroup = CgroupsV1(tree_v1.own).create(Limits(cpus=0.5))
-    cgroup.restore_cpu_share()
-    assert (cgroup.directories["cpu"] / "cpu.shares").read_text() == "1024\n"
-    assert (cgroup.directories["cpu"] / "cpu.cfs_quota_us").read_text() == "-1\n"
