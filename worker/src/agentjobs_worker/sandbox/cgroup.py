@@ -57,11 +57,12 @@ class Cgroup:
     def contains(self, pids: Iterable[int]) -> bool:
         return set(pids) <= set(members(self.path))
 
-    def restore_cpu_share(self) -> None:
-        """Killed processes need CPU time to end."""
+    def kill(self) -> None:
+        """Its processes need CPU time to end."""
         if (self.path / "cpu.weight").exists():
             self._write("cpu.weight", _DEFAULT_WEIGHT)
             (self.path / "cpu.max").write_text("max\n")
+        _kill_all(self.path)
 
     def exceeded_limit(self) -> str | None:
         if not self._has_low_share:

@@ -94,10 +94,11 @@ class Supervision:
 
     def enclose(self, init_pid: int) -> None:
         """The sandbox is ready. Later processes inherit what is set here."""
+        # Not the first process, which waits for the others and has to end the sandbox.
         pids = _children(init_pid)
         if self._cgroup is not None:
             self._is_outside_cgroup = not self._cgroup.contains(pids)
-        lower_priority([init_pid, *pids])
+        lower_priority(pids)
         if os.geteuid() == 0:
             _prefer_for_oom_kill(pids)
 
@@ -128,7 +129,7 @@ class Supervision:
         """Let the agent's processes end quickly on a busy machine."""
         with contextlib.suppress(OSError):
             if self._cgroup is not None:
-                self._cgroup.restore_cpu_share()
+                self._cgroup.kill()
             if self._shared.uid_base is not None:
                 restore_priority(self._shared.uid_base + self._task.slot)
 

@@ -18,6 +18,7 @@ from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs_worker.sandbox.cgroup import Cgroups
 from agentjobs_worker.sandbox.cgroup_delegation import NotDelegated, find_delegated_cgroup
+from agentjobs_worker.sandbox.priority import lowered_priority
 from agentjobs_worker.sandbox.protocol import SandboxError
 from tests.support.sandbox import ProcessMarker, SandboxHarness, eventually, unused_uid_base
 
@@ -79,6 +80,30 @@ async def test_all_processes_of_a_sandbox_are_in_its_cgroup_which_is_removed_aft
     await asyncio.wait({running})
     assert marker.processes() == []
     assert cgroups is None or list(cgroups.root.glob("sandbox-*")) == []
+
+
+def read_stat(pid: int) -> list[str]:
+    """Its number, name, state, parent and so on."""
+    return Path(f"/proc/{pid}/stat").read_text().split()
+
+
+async def test_only_the_process_that_ends_a_sandbox_has_the_priority_of_the_service(
+    tmp_path: Path,
+) -> None:
+    harness = SandboxHarness(BubblewrapSandbox(unused_uid_base()), tmp_path)
+    marker = ProcessMarker()
+    running = harness.start(f"echo up; {marker.sleeper()}")
+    await harness.wait_for_output(b"up")
+    await eventually(lambda: len(marker.processes()) >= 1)
+    agent = marker.processes()[0]
+    last = agent
+    while read_stat(last)[1] != "(bwrap)":
+        last = int(read_stat(last)[3])
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, last) == own
+    assert os.getpriority(os.PRIO_PROCESS, agent) == lowered_priority() > own
+    running.cancel()
+    await asyncio.wait({running})
 
 
 async def test_cpu_time_of_a_cgroup_is_limited(cgroups: Cgroups | None, tmp_path: Path) -> None:

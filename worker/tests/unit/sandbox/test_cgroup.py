@@ -228,7 +228,9 @@ def test_a_sandbox_has_a_low_cpu_share_and_its_limit_of_cpus(tree: Tree) -> None
     assert cgroup.exceeded_limit() is None
     assert (directory / "cpu.weight").read_text() == "10\n"
     assert (directory / "cpu.max").read_text() == "150000 100000\n"
-    cgroup.restore_cpu_share()
+    (directory / "cgroup.kill").touch()
+    cgroup.kill()
+    assert (directory / "cgroup.kill").read_text() == "1\n"
     assert (directory / "cpu.weight").read_text() == "100\n"
     assert (directory / "cpu.max").read_text() == "max\n"
 
