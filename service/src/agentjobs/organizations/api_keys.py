@@ -7,7 +7,7 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.key_networks import join_networks, parse_networks, split_networks
-from agentjobs.organizations.organizations import find_organization
+from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.tokens import API_KEY_PREFIX, new_token, token_hash
 from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import DAY_MS, iso_utc_or_none
@@ -55,8 +55,9 @@ class CreatedKey(msgspec.Struct, frozen=True):
     record: ApiKey
 
 
+@audit.in_transaction
 async def create_key(
-    db: Database,
+    tx: Transaction,
     organization: str,
     *,
     name: str = "",
@@ -67,7 +68,7 @@ async def create_key(
     expires_at: int | None = None,
     allowed_networks: Sequence[str] = (),
 ) -> CreatedKey:
-    now = await db.clock_ms()
+    now = await tx.clock_ms()
     if expires_days is not None:
         _check_days(expires_days)
         expires_at = now + expires_days * DAY_MS
@@ -75,7 +76,7 @@ async def create_key(
     _check_name(name)
     _check_expiry(expires_at, now)
     networks = parse_networks(allowed_networks)
-    owner = await find_organization(db, organization)
+    owner = await find_organization(tx, organization)
     key = new_token(API_KEY_PREFIX)
     record = ApiKey(
         id=new_id("key"),
@@ -89,7 +90,26 @@ async def create_key(
         last_used_at=None,
         allowed_networks=tuple(map(str, networks)),
     )
-    entry = audit.entry(
+    await tx.execute(
+        "INSERT INTO api_keys"
+        " (id, organization_id, name, hint, hash, scope, git_write, created_at, expires_at,"
+        " allowed_networks)"
+        " VALUES (:id, :organization_id, :name, :hint, :hash, :scope, :git_write, :created_at,"
+        " :expires_at, :allowed_networks)",
+        id=record.id,
+        organization_id=owner.id,
+        name=record.name,
+        hint=record.hint,
+        hash=token_hash(key),
+        scope=scope,
+        git_write=git_write,
+        created_at=now,
+        expires_at=expires_at,
+        allowed_networks=join_networks(networks),
+    )
+    await audit.record(
+        tx,
+        owner.id,
         "api_key.created",
         record.name,
         key=record.id,
@@ -98,7 +118,6 @@ async def create_key(
         expires_at=iso_utc_or_none(record.expires_at),
         **({"allowed_networks": join_networks(networks)} if networks else {}),
     )
-    await db.transact(_insert, owner.id, token_hash(key), record, entry)
     return CreatedKey(key, record)
 
 
@@ -120,32 +139,54 @@ async def find_key(db: Database, organization_id: str, key_id: str) -> ApiKey | 
     return None if row is None else _api_key(row)
 
 
-async def edit_key(db: Database, organization: str, key_id: str, changes: KeyChanges) -> ApiKey:
+@audit.in_transaction
+async def edit_key(tx: Transaction, organization: str, key_id: str, changes: KeyChanges) -> ApiKey:
     """Takes effect in every process within a second."""
-    if changes.name is not msgspec.UNSET:
-        _check_name(changes.name)
-    if changes.expires_at is not msgspec.UNSET:
-        _check_expiry(changes.expires_at, await db.clock_ms())
-    if changes.allowed_networks is not msgspec.UNSET:
-        networks = parse_networks(changes.allowed_networks)
-        changes = msgspec.structs.replace(changes, allowed_networks=tuple(map(str, networks)))
-    owner = await find_organization(db, organization)
-    entry = audit.entry("api_key.edited", "")
-    edited = await db.transact(_edit, owner.id, key_id, changes, entry)
-    if edited is None:
-        raise _not_found(organization)
-    return edited
+    given = {
+        name: value
+        for name, value in msgspec.structs.asdict(changes).items()
+        if value is not msgspec.UNSET
+    }
+    if "name" in given:
+        _check_name(given["name"])
+    if "expires_at" in given:
+        _check_expiry(given["expires_at"], await tx.clock_ms())
+    if "allowed_networks" in given:
+        networks = parse_networks(given["allowed_networks"])
+        given["allowed_networks"] = tuple(map(str, networks))
+    owner = await find_organization(tx, organization)
+    before = await _lock_key(tx, owner, key_id)
+    if before.revoked_at is not None:
+        raise Problem("key_revoked", "This key was revoked; create another one.")
+    after = msgspec.structs.replace(before, **given)
+    if after == before:
+        return before
+    await tx.execute(
+        "UPDATE api_keys SET name = :name, expires_at = :expires_at,"
+        " allowed_networks = :allowed_networks WHERE id = :id",
+        id=after.id,
+        name=after.name,
+        expires_at=after.expires_at,
+        allowed_networks=",".join(after.allowed_networks) or None,
+    )
+    changed = _describe_changes(before, after)
+    await audit.record(tx, owner.id, "api_key.edited", after.name, key=after.id, **changed)
+    await tx.invalidate("keys")
+    return after
 
 
-async def revoke_key(db: Database, organization: str, key: str) -> ApiKey:
-    """`key` is the key's identifier or the key itself."""
-    owner = await find_organization(db, organization)
-    # The transaction fills in the name: `key` may be the key itself, which must not be stored.
-    entry = audit.entry("api_key.revoked", "")
-    revoked = await db.transact(_revoke, owner.id, key, entry)
-    if revoked is None:
-        raise _not_found(organization)
-    return revoked
+@audit.in_transaction
+async def revoke_key(tx: Transaction, organization: str, key: str) -> ApiKey:
+    """`key` is the key's identifier or the key itself, which must not be stored."""
+    owner = await find_organization(tx, organization)
+    record = await _lock_key(tx, owner, key)
+    if record.revoked_at is not None:
+        return record
+    now = await tx.clock_ms()
+    await tx.execute("UPDATE api_keys SET revoked_at = :now WHERE id = :id", id=record.id, now=now)
+    await audit.record(tx, owner.id, "api_key.revoked", record.name, key=record.id)
+    await tx.invalidate("keys")
+    return msgspec.structs.replace(record, revoked_at=now)
 
 
 def _join_scopes(scope: str, *, pulls: bool, git_write: bool) -> str:
@@ -179,72 +220,22 @@ def _check_expiry(expires_at: int | None, now: int) -> None:
         )
 
 
-def _not_found(organization: str) -> Problem:
-    return Problem(
-        "key_not_found",
-        f"The organization {organization!r} has no such key; "
-        "`agentjobs keys list` shows the identifiers.",
-    )
-
-
-async def _insert(
-    tx: Transaction, organization_id: str, hashed: bytes, key: ApiKey, entry: audit.Entry
-) -> None:
-    await tx.execute(
-        "INSERT INTO api_keys"
-        " (id, organization_id, name, hint, hash, scope, git_write, created_at, expires_at,"
-        " allowed_networks)"
-        " VALUES (:id, :organization_id, :name, :hint, :hash, :scope, :git_write, :created_at,"
-        " :expires_at, :allowed_networks)",
-        id=key.id,
-        organization_id=organization_id,
-        name=key.name,
-        hint=key.hint,
-        hash=hashed,
-        scope=key.scope,
-        git_write=key.git_write,
-        created_at=key.created_at,
-        expires_at=key.expires_at,
-        allowed_networks=",".join(key.allowed_networks) or None,
-    )
-    await audit.write(tx, organization_id, entry)
-
-
-async def _edit(
-    tx: Transaction, organization_id: str, key_id: str, changes: KeyChanges, entry: audit.Entry
-) -> ApiKey | None:
+async def _lock_key(tx: Transaction, owner: Organization, key: str) -> ApiKey:
     row = await tx.fetch_one(
-        "SELECT * FROM api_keys WHERE organization_id = :organization_id AND id = :id"
+        "SELECT * FROM api_keys"
+        " WHERE organization_id = :organization_id AND (id = :key OR hash = :hash)"
         " /*postgresql FOR UPDATE */",
-        organization_id=organization_id,
-        id=key_id,
+        organization_id=owner.id,
+        key=key,
+        hash=token_hash(key),
     )
     if row is None:
-        return None
-    before = _api_key(row)
-    if before.revoked_at is not None:
-        raise Problem("key_revoked", "This key was revoked; create another one.")
-    given = {
-        name: value
-        for name, value in msgspec.structs.asdict(changes).items()
-        if value is not msgspec.UNSET
-    }
-    after = msgspec.structs.replace(before, **given)
-    if after == before:
-        return before
-    await tx.execute(
-        "UPDATE api_keys SET name = :name, expires_at = :expires_at,"
-        " allowed_networks = :allowed_networks WHERE id = :id",
-        id=key_id,
-        name=after.name,
-        expires_at=after.expires_at,
-        allowed_networks=",".join(after.allowed_networks) or None,
-    )
-    details = {"key": key_id, **_describe_changes(before, after)}
-    edited = msgspec.structs.replace(entry, target=after.name, details=details)
-    await audit.write(tx, organization_id, edited)
-    await tx.invalidate("keys")
-    return after
+        raise Problem(
+            "key_not_found",
+            f"The organization {owner.name!r} has no such key; "
+            "`agentjobs keys list` shows the identifiers.",
+        )
+    return _api_key(row)
 
 
 def _describe_changes(before: ApiKey, after: ApiKey) -> dict[str, str | None]:
@@ -258,30 +249,6 @@ def _describe_changes(before: ApiKey, after: ApiKey) -> dict[str, str | None]:
         ),
     }
     return {name: new for name, (old, new) in values.items() if old != new}
-
-
-async def _revoke(
-    tx: Transaction, organization_id: str, key: str, entry: audit.Entry
-) -> ApiKey | None:
-    row = await tx.fetch_one(
-        "SELECT * FROM api_keys"
-        " WHERE organization_id = :organization_id AND (id = :key OR hash = :hash)"
-        " /*postgresql FOR UPDATE */",
-        organization_id=organization_id,
-        key=key,
-        hash=token_hash(key),
-    )
-    if row is None:
-        return None
-    record = _api_key(row)
-    if record.revoked_at is not None:
-        return record
-    now = await tx.clock_ms()
-    await tx.execute("UPDATE api_keys SET revoked_at = :now WHERE id = :id", id=record.id, now=now)
-    revoked = msgspec.structs.replace(entry, target=record.name, details={"key": record.id})
-    await audit.write(tx, organization_id, revoked)
-    await tx.invalidate("keys")
-    return msgspec.structs.replace(record, revoked_at=now)
 
 
 def _api_key(row: Row) -> ApiKey:

@@ -4,15 +4,19 @@ Entries are written in the transaction of the change. Pages, commands and the AP
 operations name the action.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import msgspec
 
 from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.identifiers import creation_time_ms, first_id_at, new_id
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 ActorKind = Literal["user", "key", "operator", "service"]
 
@@ -82,8 +86,26 @@ def current_actor() -> Actor:
     return _actor.get()
 
 
+def in_transaction(
+    work: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Database, P], Coroutine[Any, Any, T]]:
+    """A function that gets the database and runs `work` with `transact`, as its caller acts."""
+
+    @wraps(work)
+    async def run(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        actor = current_actor()
+
+        async def act(tx: Transaction) -> T:
+            with acting_as(actor):
+                return await work(tx, *args, **kwargs)
+
+        return await db.transact(act)
+
+    return run
+
+
 def entry(action: str, target: str, /, **details: Any) -> Entry:
-    """Call it before the transaction: the actor is not known inside one."""
+    """Inside a transaction the actor is only known with `in_transaction`."""
     return Entry(_actor.get(), action, target[:_MAX_TARGET_LENGTH], details)
 
 
@@ -105,6 +127,13 @@ async def write(tx: Transaction, organization_id: str, entry: Entry) -> None:
         details=msgspec.json.encode(entry.details).decode(),
         address=entry.actor.address,
     )
+
+
+async def record(
+    tx: Transaction, organization_id: str, action: str, target: str, /, **details: Any
+) -> None:
+    """Writes what the current actor does."""
+    await write(tx, organization_id, entry(action, target, **details))
 
 
 def acting_user(user_id: str, display_name: str, address: str) -> Actor:

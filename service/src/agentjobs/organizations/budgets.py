@@ -9,6 +9,7 @@ from decimal import Decimal
 import msgspec
 
 from agentjobs.organizations import audit
+from agentjobs.organizations.memberships import lock_organization
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_runtime.money import NANOUSD_PER_USD, usd_text
@@ -42,14 +43,14 @@ async def list_budgets(db: Database) -> dict[str, Budget]:
     return {row["id"]: _budget(row) for row in rows}
 
 
-async def find_budget(db: Database, organization_id: str) -> Budget:
+async def find_budget(db: Database | Transaction, organization_id: str) -> Budget:
     budget = await read_budget(db, organization_id)
     if budget is None:
         raise Problem("organization_not_found", "The organization was deleted.")
     return budget
 
 
-async def read_budget(db: Database, organization_id: str) -> Budget | None:
+async def read_budget(db: Database | Transaction, organization_id: str) -> Budget | None:
     """None if the organization was deleted."""
     row = await db.fetch_one(
         "SELECT daily_budget_nanousd, job_budget_nanousd FROM organizations WHERE id = :id",
@@ -58,17 +59,33 @@ async def read_budget(db: Database, organization_id: str) -> Budget | None:
     return None if row is None else _budget(row)
 
 
+@audit.in_transaction
 async def set_budget(
-    db: Database, organization: str, *, daily: str | None = None, job: str | None = None
+    tx: Transaction, organization: str, *, daily: str | None = None, job: str | None = None
 ) -> Budget:
     """US dollars as text, or `none` for no limit; a limit that is not given stays unchanged."""
-    owner = await find_organization(db, organization)
-    changes: dict[str, int | None] = {}
+    owner = await find_organization(tx, organization)
+    await lock_organization(tx, owner.id)
+    before = budget = await find_budget(tx, owner.id)
     if daily is not None:
-        changes["daily_nanousd"] = parse_limit(daily)
+        budget = msgspec.structs.replace(budget, daily_nanousd=parse_limit(daily))
     if job is not None:
-        changes["job_nanousd"] = parse_limit(job)
-    return await db.transact(_update, owner.id, changes, audit.entry("budget.changed", owner.name))
+        budget = msgspec.structs.replace(budget, job_nanousd=parse_limit(job))
+    if budget == before:
+        return budget
+    await tx.execute(
+        "UPDATE organizations SET daily_budget_nanousd = :daily, job_budget_nanousd = :job"
+        " WHERE id = :id",
+        id=owner.id,
+        daily=budget.daily_nanousd,
+        job=budget.job_nanousd,
+    )
+    details = {
+        "daily": usd_text(budget.daily_nanousd) or NO_LIMIT,
+        "job": usd_text(budget.job_nanousd) or NO_LIMIT,
+    }
+    await audit.record(tx, owner.id, "budget.changed", owner.name, **details)
+    return budget
 
 
 async def list_daily_spending(
@@ -103,34 +120,6 @@ def parse_usd(text: str) -> int:
             f"decimals, such as 5 or 0.25, or `{NO_LIMIT}` for no limit.",
         )
     return int(amount * NANOUSD_PER_USD)
-
-
-async def _update(
-    tx: Transaction, organization_id: str, changes: dict[str, int | None], entry: audit.Entry
-) -> Budget:
-    row = await tx.fetch_one(
-        "SELECT daily_budget_nanousd, job_budget_nanousd FROM organizations WHERE id = :id"
-        " /*postgresql FOR UPDATE */",
-        id=organization_id,
-    )
-    assert row is not None
-    before = _budget(row)
-    budget: Budget = msgspec.structs.replace(before, **changes)
-    if budget == before:
-        return budget
-    await tx.execute(
-        "UPDATE organizations SET daily_budget_nanousd = :daily, job_budget_nanousd = :job"
-        " WHERE id = :id",
-        id=organization_id,
-        daily=budget.daily_nanousd,
-        job=budget.job_nanousd,
-    )
-    details = {
-        "daily": usd_text(budget.daily_nanousd) or NO_LIMIT,
-        "job": usd_text(budget.job_nanousd) or NO_LIMIT,
-    }
-    await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
-    return budget
 
 
 def _budget(row: Row) -> Budget:

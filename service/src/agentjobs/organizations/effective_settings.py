@@ -6,7 +6,7 @@ A command does not see the flags that the service was started with.
 import msgspec
 
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.in_transaction import execute
+from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.settings import Settings
 
@@ -25,9 +25,19 @@ async def store_setting(db: Database, name: str, value: str | list[str]) -> None
     )
 
 
-async def load_or_store_setting(db: Database, name: str, value: str) -> str:
+@in_transaction
+async def load_or_store_setting(tx: Transaction, name: str, value: str) -> str:
     """Store the value unless there is one; returns the stored value."""
-    return await db.transact(_store_once, name, msgspec.json.encode(value).decode())
+    await tx.execute(
+        "INSERT INTO effective_settings (name, value, updated_at) VALUES (:name, :value, :now)"
+        " ON CONFLICT (name) DO NOTHING",
+        name=name,
+        value=msgspec.json.encode(value).decode(),
+        now=now_ms(),
+    )
+    row = await tx.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
+    assert row is not None
+    return msgspec.json.decode(row["value"], type=str)
 
 
 async def load_setting(db: Database, name: str) -> bytes | None:
@@ -54,16 +64,3 @@ async def load_public_url(db: Database, settings: Settings) -> str:
     if stored is None:
         return settings.effective_public_url
     return msgspec.json.decode(stored, type=str)
-
-
-async def _store_once(tx: Transaction, name: str, value: str) -> str:
-    await tx.execute(
-        "INSERT INTO effective_settings (name, value, updated_at) VALUES (:name, :value, :now)"
-        " ON CONFLICT (name) DO NOTHING",
-        name=name,
-        value=value,
-        now=now_ms(),
-    )
-    row = await tx.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
-    assert row is not None
-    return msgspec.json.decode(row["value"], type=str)

@@ -11,7 +11,7 @@ import re
 import secrets
 
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.in_transaction import execute
+from agentjobs.store.in_transaction import execute, in_transaction
 
 _NONCE_BYTES = 12
 _is_nonce = re.compile(r"[A-Za-z0-9_-]{16}").fullmatch
@@ -38,9 +38,16 @@ def is_valid_token(key: str, token: str) -> bool:
     return bool(key and nonce) and hmac.compare_digest(token.encode(), expected.encode())
 
 
-async def use_token(db: Database, token: str, address: str) -> bool:
+@in_transaction
+async def use_token(tx: Transaction, token: str, address: str) -> bool:
     """False when this token was used for this form before."""
-    return await db.transact(_insert, _hash(token, address))
+    inserted = await tx.execute(
+        "INSERT INTO used_form_tokens (hash, used_at) VALUES (:hash, :now)"
+        " ON CONFLICT (hash) DO NOTHING",
+        hash=_hash(token, address),
+        now=await tx.clock_ms(),
+    )
+    return inserted == 1
 
 
 async def return_token(db: Database, token: str, address: str) -> None:
@@ -51,13 +58,3 @@ async def return_token(db: Database, token: str, address: str) -> None:
 
 def _hash(token: str, address: str) -> bytes:
     return hashlib.sha256(f"{token} {address}".encode("utf-8", "replace")).digest()
-
-
-async def _insert(tx: Transaction, hashed: bytes) -> bool:
-    inserted = await tx.execute(
-        "INSERT INTO used_form_tokens (hash, used_at) VALUES (:hash, :now)"
-        " ON CONFLICT (hash) DO NOTHING",
-        hash=hashed,
-        now=await tx.clock_ms(),
-    )
-    return inserted == 1

@@ -13,8 +13,8 @@ from agentjobs.organizations.users import (
     COLUMNS,
     NewUser,
     User,
+    add_new_user,
     find_user,
-    insert_member,
     normalize_email,
     user_from_row,
 )
@@ -58,7 +58,7 @@ async def _resolve_identity(
         user = await find_user(db, email)
         if user is None:
             return await _create_user(db, settings, identity, email, invitation)
-        user = await db.transact(_link, user, identity, audit.current_actor().address)
+        user = await _link(db, user, identity)
     if invitation is not None:
         await _accept_if_open(db, invitation, user)
     return user
@@ -109,9 +109,7 @@ async def _create_user(
             "You do not have an account yet. Ask an admin of your organization for an invitation.",
         )
     owner = await find_organization(db, settings.oidc_join_organization)
-    address = audit.current_actor().address
-    role = settings.oidc_join_role
-    return await db.transact(insert_member, owner.id, role, new, address=address)
+    return await add_new_user(db, owner.id, settings.oidc_join_role, new)
 
 
 def _has_allowed_domain(settings: Settings, email: str) -> bool:
@@ -125,7 +123,8 @@ def _clean_name(name: str) -> str:
     return " ".join(mask_unprintable(name, " ").split())[:_MAX_NAME_LENGTH]
 
 
-async def _link(tx: Transaction, user: User, identity: Identity, address: str) -> User:
+@audit.in_transaction
+async def _link(tx: Transaction, user: User, identity: Identity) -> User:
     """Link the identity and remove the password and all sessions.
 
     Until now nothing proved that the e-mail address is the user's: somebody else may have used
@@ -146,7 +145,6 @@ async def _link(tx: Transaction, user: User, identity: Identity, address: str) -
             "the operator of this service.",
         )
     await delete_sessions(tx, user.id)
-    actor = audit.acting_user(user.id, user.name or user.email, address)
-    entry = audit.Entry(actor, "user.linked", user.email, {"issuer": identity.issuer})
+    entry = audit.Entry(user.as_actor(), "user.linked", user.email, {"issuer": identity.issuer})
     await audit.write_for_user(tx, user.id, entry)
     return user_from_row(row)

@@ -61,83 +61,16 @@ class Invitation(msgspec.Struct, frozen=True, kw_only=True):
     has_account: bool
 
 
+@audit.in_transaction
 async def invite(
-    db: Database, organization_id: str, email: str, role: str
+    tx: Transaction, organization_id: str, email: str, role: str
 ) -> tuple[Invitation, str]:
     """Returns the invitation and its token. Replaces an open invitation to the same address."""
     check_role(role)
-    normal = normalize_email(email)
-    if normal == ADMINISTRATOR:
+    email = normalize_email(email)
+    if email == ADMINISTRATOR:
         # `ensure_administrator` makes this user an admin of organizations without one.
         raise Problem("invalid_email", f"{ADMINISTRATOR} is reserved for the operator.")
-    token = new_token(INVITATION_PREFIX)
-    hashed, entry = token_hash(token), audit.entry("invitation.created", normal, role=role)
-    row = await db.transact(_insert, organization_id, normal, role, hashed, entry)
-    return _invitation(row), token
-
-
-async def list_invitations(db: Database, organization_id: str) -> list[Invitation]:
-    """Open invitations, oldest first."""
-    rows = await db.fetch_all(
-        f"{_SELECT} AND i.organization_id = :organization_id ORDER BY i.id",
-        organization_id=organization_id,
-        now=now_ms(),
-    )
-    return [_invitation(row) for row in rows]
-
-
-async def revoke_invitation(db: Database, organization_id: str, invitation_id: str) -> None:
-    await db.transact(_revoke, organization_id, invitation_id, audit.current_actor())
-
-
-async def find_invitation(db: Database, token: str) -> Invitation:
-    row = await db.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=token_hash(token), now=now_ms())
-    if row is None:
-        raise _not_valid()
-    return _invitation(row)
-
-
-async def accept_invitation(db: Database, token: str, user: User) -> Invitation:
-    """`user` is signed in and accepts the invitation."""
-    address = audit.current_actor().address
-    actor = audit.acting_user(user.id, user.name or user.email, address)
-    return await db.transact(_accept, token_hash(token), user, actor)
-
-
-async def accept_as_new_user(db: Database, token: str, *, name: str, password: str) -> User:
-    """Accept the invitation and create the account that it needs."""
-    invitation = await find_invitation(db, token)
-    check_password(password, invitation.email)
-    # Before hashing, which many requests with the same link would keep busy for everybody.
-    attempt = Attempt(token, audit.current_actor().address)
-    await count_attempt(db, attempt)
-    new = await new_user(invitation.email, name=name, password=password)
-    user = await join_as_new_user(db, token, new)
-    await db.transact(uncount_attempt, attempt)
-    return user
-
-
-async def join_as_new_user(db: Database, token: str, new: NewUser) -> User:
-    """Create the user and the membership and use up the invitation, in one transaction."""
-    return await db.transact(_join, token_hash(token), new, audit.current_actor().address)
-
-
-async def organization_joined_by(db: Database, token: str, user: User) -> str | None:
-    """The organization's id if this user accepted the invitation and is still a member."""
-    row = await db.fetch_one(
-        "SELECT i.organization_id FROM invitations i JOIN memberships m"
-        " ON m.organization_id = i.organization_id AND m.user_id = :user_id"
-        " WHERE i.hash = :hash AND i.email = :email AND i.accepted_at IS NOT NULL",
-        hash=token_hash(token),
-        user_id=user.id,
-        email=user.email,
-    )
-    return None if row is None else row["organization_id"]
-
-
-async def _insert(
-    tx: Transaction, organization_id: str, email: str, role: str, hashed: bytes, entry: audit.Entry
-) -> Row:
     await lock_organization(tx, organization_id)
     member = await tx.fetch_one(
         "SELECT u.id FROM memberships m JOIN users u ON u.id = m.user_id"
@@ -155,6 +88,7 @@ async def _insert(
         email=email,
         now=now,
     )
+    token, actor = new_token(INVITATION_PREFIX), audit.current_actor()
     await tx.execute(
         "INSERT INTO invitations"
         " (id, organization_id, email, role, hash, invited_by, created_at, expires_at)"
@@ -163,22 +97,31 @@ async def _insert(
         organization_id=organization_id,
         email=email,
         role=role,
-        hash=hashed,
-        invited_by=entry.actor.id or entry.actor.name,
+        hash=token_hash(token),
+        invited_by=actor.id or actor.name,
         now=now,
         expires_at=now + _LIFETIME_MS,
     )
     tx.announce(USERS_TOPIC)
-    await audit.write(tx, organization_id, entry)
-    row = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
-    if row is None:
+    await audit.record(tx, organization_id, "invitation.created", email, role=role)
+    invitation = await _find(tx, token)
+    if invitation is None:
         raise Problem("not_admin", "Only admins can invite; your role has just been changed.")
-    return row
+    return invitation, token
 
 
-async def _revoke(
-    tx: Transaction, organization_id: str, invitation_id: str, actor: audit.Actor
-) -> None:
+async def list_invitations(db: Database, organization_id: str) -> list[Invitation]:
+    """Open invitations, oldest first."""
+    rows = await db.fetch_all(
+        f"{_SELECT} AND i.organization_id = :organization_id ORDER BY i.id",
+        organization_id=organization_id,
+        now=now_ms(),
+    )
+    return [_invitation(row) for row in rows]
+
+
+@audit.in_transaction
+async def revoke_invitation(tx: Transaction, organization_id: str, invitation_id: str) -> None:
     row = await tx.fetch_one(
         "UPDATE invitations SET revoked_at = :now WHERE id = :id"
         " AND organization_id = :organization_id AND accepted_at IS NULL AND revoked_at IS NULL"
@@ -192,47 +135,85 @@ async def _revoke(
             "invitation_not_found",
             "The invitation is not open: it was already accepted or revoked.",
         )
-    entry = audit.Entry(actor, "invitation.revoked", row["email"], {"role": row["role"]})
-    await audit.write(tx, organization_id, entry)
+    await audit.record(tx, organization_id, "invitation.revoked", row["email"], role=row["role"])
 
 
-async def _claim(tx: Transaction, hashed: bytes, email: str) -> Invitation:
-    """Mark the invitation as accepted. Only one of two concurrent requests succeeds."""
-    now = await tx.clock_ms()
-    row = await tx.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=hashed, now=now)
-    updated = await tx.execute(
-        "UPDATE invitations SET accepted_at = :now"
-        " WHERE hash = :hash AND accepted_at IS NULL AND revoked_at IS NULL",
-        hash=hashed,
-        now=now,
-    )
-    if row is None or not updated:
+async def find_invitation(db: Database, token: str) -> Invitation:
+    invitation = await _find(db, token)
+    if invitation is None:
         raise _not_valid()
-    if row["email"] != email:
-        raise Problem(
-            "other_invitation",
-            f"This invitation is for {row['email']}, but you are signed in as {email}. "
-            f"Sign in as {row['email']}, or ask for an invitation to {email}.",
-        )
-    return _invitation(row)
+    return invitation
 
 
-async def _accept(tx: Transaction, hashed: bytes, user: User, actor: audit.Actor) -> Invitation:
-    invitation = await _claim(tx, hashed, user.email)
-    organization_id, role = invitation.organization_id, invitation.role
+@audit.in_transaction
+async def accept_invitation(tx: Transaction, token: str, user: User) -> Invitation:
+    """`user` is signed in and accepts the invitation."""
+    invitation = await _claim(tx, token, user.email)
+    actor = user.as_actor()
     await _write_accepted(tx, invitation, actor)
+    organization_id, role = invitation.organization_id, invitation.role
     await insert_membership(tx, organization_id, user.id, user.email, role, actor)
     return invitation
 
 
-async def _join(tx: Transaction, hashed: bytes, new: NewUser, address: str) -> User:
-    invitation = await _claim(tx, hashed, new.email)
-    user = await insert_member(
-        tx, invitation.organization_id, invitation.role, new, address=address
-    )
-    actor = audit.acting_user(user.id, user.name or user.email, address)
-    await _write_accepted(tx, invitation, actor)
+async def accept_as_new_user(db: Database, token: str, *, name: str, password: str) -> User:
+    """Accept the invitation and create the account that it needs."""
+    invitation = await find_invitation(db, token)
+    check_password(password, invitation.email)
+    # Before hashing, which many requests with the same link would keep busy for everybody.
+    attempt = Attempt(token, audit.current_actor().address)
+    await count_attempt(db, attempt)
+    new = await new_user(invitation.email, name=name, password=password)
+    user = await join_as_new_user(db, token, new)
+    await db.transact(uncount_attempt, attempt)
     return user
+
+
+@audit.in_transaction
+async def join_as_new_user(tx: Transaction, token: str, new: NewUser) -> User:
+    """Create the user and the membership and use up the invitation, in one transaction."""
+    invitation = await _claim(tx, token, new.email)
+    user = await insert_member(tx, invitation.organization_id, invitation.role, new)
+    await _write_accepted(tx, invitation, user.as_actor())
+    return user
+
+
+async def organization_joined_by(db: Database, token: str, user: User) -> str | None:
+    """The organization's id if this user accepted the invitation and is still a member."""
+    row = await db.fetch_one(
+        "SELECT i.organization_id FROM invitations i JOIN memberships m"
+        " ON m.organization_id = i.organization_id AND m.user_id = :user_id"
+        " WHERE i.hash = :hash AND i.email = :email AND i.accepted_at IS NOT NULL",
+        hash=token_hash(token),
+        user_id=user.id,
+        email=user.email,
+    )
+    return None if row is None else row["organization_id"]
+
+
+async def _find(db: Database | Transaction, token: str) -> Invitation | None:
+    row = await db.fetch_one(f"{_SELECT} AND i.hash = :hash", hash=token_hash(token), now=now_ms())
+    return None if row is None else _invitation(row)
+
+
+async def _claim(tx: Transaction, token: str, email: str) -> Invitation:
+    """Mark the invitation as accepted. Only one of two concurrent requests succeeds."""
+    invitation = await _find(tx, token)
+    updated = await tx.execute(
+        "UPDATE invitations SET accepted_at = :now"
+        " WHERE hash = :hash AND accepted_at IS NULL AND revoked_at IS NULL",
+        hash=token_hash(token),
+        now=await tx.clock_ms(),
+    )
+    if invitation is None or not updated:
+        raise _not_valid()
+    if invitation.email != email:
+        raise Problem(
+            "other_invitation",
+            f"This invitation is for {invitation.email}, but you are signed in as {email}. "
+            f"Sign in as {invitation.email}, or ask for an invitation to {email}.",
+        )
+    return invitation
 
 
 async def _write_accepted(tx: Transaction, invitation: Invitation, actor: audit.Actor) -> None:

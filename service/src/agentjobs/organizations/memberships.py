@@ -3,7 +3,7 @@
 import msgspec
 
 from agentjobs.organizations import audit
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import ROLES
@@ -62,7 +62,7 @@ async def list_memberships(db: Database, user_id: str) -> list[Membership]:
         " WHERE m.user_id = :user_id ORDER BY o.name",
         user_id=user_id,
     )
-    return [Membership(**dict(row)) for row in rows]
+    return [to_struct(row, Membership) for row in rows]
 
 
 async def memberships_by_user(db: Database) -> dict[str, list[Membership]]:
@@ -73,24 +73,60 @@ async def memberships_by_user(db: Database) -> dict[str, list[Membership]]:
     )
     memberships: dict[str, list[Membership]] = {}
     for row in rows:
-        fields = dict(row)
-        memberships.setdefault(fields.pop("user_id"), []).append(Membership(**fields))
+        memberships.setdefault(row["user_id"], []).append(to_struct(row, Membership))
     return memberships
 
 
-async def add_member(db: Database, organization_id: str, user_id: str, role: str) -> None:
+@audit.in_transaction
+async def add_member(tx: Transaction, organization_id: str, user_id: str, role: str) -> None:
     check_role(role)
-    await db.transact(_add, organization_id, user_id, role, audit.current_actor())
+    user = await tx.fetch_one("SELECT email FROM users WHERE id = :id", id=user_id)
+    if user is None:
+        raise Problem("user_not_found", "This user does not exist; invite them instead.")
+    email, actor = user["email"], audit.current_actor()
+    if not await insert_membership(tx, organization_id, user_id, email, role, actor):
+        raise Problem("already_member", f"{email} is already a member; change their role instead.")
 
 
-async def set_role(db: Database, organization_id: str, user_id: str, role: str) -> None:
+@audit.in_transaction
+async def set_role(tx: Transaction, organization_id: str, user_id: str, role: str) -> None:
     check_role(role)
-    await db.transact(_set_role, organization_id, user_id, role, audit.current_actor())
+    before = await _member_to_change(tx, organization_id, user_id, role)
+    if before["role"] == role:
+        return
+    await tx.execute(
+        "UPDATE memberships SET role = :role"
+        " WHERE organization_id = :organization_id AND user_id = :user_id",
+        organization_id=organization_id,
+        user_id=user_id,
+        role=role,
+    )
+    details = {"role": role, "before": before["role"]}
+    await audit.record(tx, organization_id, "member.role_changed", before["email"], **details)
+    await tx.invalidate("sessions")
 
 
-async def remove_member(db: Database, organization_id: str, user_id: str) -> None:
+@audit.in_transaction
+async def remove_member(tx: Transaction, organization_id: str, user_id: str) -> None:
     """End the membership and its sessions; the user and their other memberships remain."""
-    await db.transact(_remove, organization_id, user_id, audit.current_actor())
+    member = await _member_to_change(tx, organization_id, user_id, None)
+    for table in ("memberships", "sessions"):
+        await tx.execute(
+            f"DELETE FROM {table} WHERE organization_id = :organization_id AND user_id = :user_id",
+            organization_id=organization_id,
+            user_id=user_id,
+        )
+    # An invitation that they never used would let them join again.
+    await tx.execute(
+        "UPDATE invitations SET revoked_at = :now WHERE organization_id = :organization_id"
+        " AND email = :email AND accepted_at IS NULL AND revoked_at IS NULL",
+        organization_id=organization_id,
+        email=member["email"],
+        now=await tx.clock_ms(),
+    )
+    role = member["role"]
+    await audit.record(tx, organization_id, "member.removed", member["email"], role=role)
+    await tx.invalidate("sessions")
 
 
 async def lock_organization(tx: Transaction, organization_id: str) -> None:
@@ -121,57 +157,6 @@ async def insert_membership(
     return inserted > 0
 
 
-async def _add(
-    tx: Transaction, organization_id: str, user_id: str, role: str, actor: audit.Actor
-) -> None:
-    user = await tx.fetch_one("SELECT email FROM users WHERE id = :id", id=user_id)
-    if user is None:
-        raise Problem("user_not_found", "This user does not exist; invite them instead.")
-    email = user["email"]
-    if not await insert_membership(tx, organization_id, user_id, email, role, actor):
-        raise Problem("already_member", f"{email} is already a member; change their role instead.")
-
-
-async def _set_role(
-    tx: Transaction, organization_id: str, user_id: str, role: str, actor: audit.Actor
-) -> None:
-    before = await _member_to_change(tx, organization_id, user_id, role)
-    if before["role"] == role:
-        return
-    await tx.execute(
-        "UPDATE memberships SET role = :role"
-        " WHERE organization_id = :organization_id AND user_id = :user_id",
-        organization_id=organization_id,
-        user_id=user_id,
-        role=role,
-    )
-    details = {"role": role, "before": before["role"]}
-    entry = audit.Entry(actor, "member.role_changed", before["email"], details)
-    await audit.write(tx, organization_id, entry)
-    await tx.invalidate("sessions")
-
-
-async def _remove(tx: Transaction, organization_id: str, user_id: str, actor: audit.Actor) -> None:
-    member = await _member_to_change(tx, organization_id, user_id, None)
-    for table in ("memberships", "sessions"):
-        await tx.execute(
-            f"DELETE FROM {table} WHERE organization_id = :organization_id AND user_id = :user_id",
-            organization_id=organization_id,
-            user_id=user_id,
-        )
-    # An invitation that they never used would let them join again.
-    await tx.execute(
-        "UPDATE invitations SET revoked_at = :now WHERE organization_id = :organization_id"
-        " AND email = :email AND accepted_at IS NULL AND revoked_at IS NULL",
-        organization_id=organization_id,
-        email=member["email"],
-        now=await tx.clock_ms(),
-    )
-    entry = audit.Entry(actor, "member.removed", member["email"], {"role": member["role"]})
-    await audit.write(tx, organization_id, entry)
-    await tx.invalidate("sessions")
-
-
 async def _member_to_change(
     tx: Transaction, organization_id: str, user_id: str, role: str | None
 ) -> Row:
@@ -199,7 +184,5 @@ async def _member_to_change(
 
 
 def _member(row: Row) -> Member:
-    fields = dict(row)
-    for name in ("has_password", "has_provider"):
-        fields[name] = bool(fields[name])
-    return Member(**fields)
+    flags = {name: bool(row[name]) for name in ("has_password", "has_provider")}
+    return to_struct(row, Member, **flags)

@@ -16,27 +16,27 @@ async def list_operators(db: Database) -> list[User]:
 
 async def add_operator(db: Database, user: User) -> bool:
     """False if the account was an operator already."""
-    entry = audit.entry("operator.added", user.email)
-    return await db.transact(_set, user.id, entry, is_operator=True)
+    return await _set(db, user, is_operator=True)
 
 
 async def remove_operator(db: Database, user: User) -> bool:
     """False if the account was no operator. The account and its memberships remain."""
-    entry = audit.entry("operator.removed", user.email)
-    return await db.transact(_set, user.id, entry, is_operator=False)
+    return await _set(db, user, is_operator=False)
 
 
-async def _set(tx: Transaction, user_id: str, entry: audit.Entry, *, is_operator: bool) -> bool:
+@audit.in_transaction
+async def _set(tx: Transaction, user: User, *, is_operator: bool) -> bool:
     changed = await tx.execute(
         "UPDATE users SET is_operator = :is_operator"
         " WHERE id = :id AND is_operator <> :is_operator",
-        id=user_id,
+        id=user.id,
         is_operator=is_operator,
     )
     if not changed:
         return False
     # An admin may have made one for the account as it was before.
-    await delete_reset_links(tx, user_id)
-    await write_service_entry(tx, entry)
+    await delete_reset_links(tx, user.id)
+    action = "operator.added" if is_operator else "operator.removed"
+    await write_service_entry(tx, audit.entry(action, user.email))
     await tx.invalidate(TOPIC)
     return True

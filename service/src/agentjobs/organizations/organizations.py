@@ -43,9 +43,7 @@ async def create_organization(db: Database, plans: Plans, name: str, plan: str) 
     plans.check(plan)
     organization = Organization(new_id("org"), name, plan, now_ms())
     try:
-        await db.transact(
-            _insert, organization, audit.entry("organization.created", name, plan=plan)
-        )
+        await _insert(db, organization)
     except IntegrityError:
         raise Problem("name_taken", f"An organization named {name!r} already exists.") from None
     return organization
@@ -80,7 +78,7 @@ async def ensure_default(db: Database, plans: Plans) -> bool:
     return True
 
 
-async def find_organization(db: Database, name: str) -> Organization:
+async def find_organization(db: Database | Transaction, name: str) -> Organization:
     row = await db.fetch_one("SELECT * FROM organizations WHERE name = :name", name=name)
     if row is None:
         raise Problem(
@@ -95,10 +93,20 @@ async def list_organizations(db: Database) -> list[Organization]:
     return [_organization(row) for row in rows]
 
 
-async def set_plan(db: Database, plans: Plans, name: str, plan: str) -> Organization:
+@audit.in_transaction
+async def set_plan(tx: Transaction, plans: Plans, name: str, plan: str) -> Organization:
     plans.check(plan)
-    organization = await find_organization(db, name)
-    await db.transact(_update_plan, organization.id, plan, audit.entry("plan.changed", name))
+    organization = await find_organization(tx, name)
+    changed = await tx.execute(
+        "UPDATE organizations SET plan = :plan WHERE id = :id AND plan <> :plan",
+        id=organization.id,
+        plan=plan,
+    )
+    if changed:
+        details = {"from": organization.plan, "to": plan}
+        await audit.record(tx, organization.id, "plan.changed", name, **details)
+        await tx.invalidate("organizations")
+        tx.announce("jobs")
     return msgspec.structs.replace(organization, plan=plan)
 
 
@@ -110,7 +118,8 @@ async def update_auto_trigger(tx: Transaction, organization_id: str, level: str 
     )
 
 
-async def _insert(tx: Transaction, organization: Organization, entry: audit.Entry) -> None:
+@audit.in_transaction
+async def _insert(tx: Transaction, organization: Organization) -> None:
     await tx.execute(
         "INSERT INTO organizations (id, name, plan, created_at)"
         " VALUES (:id, :name, :plan, :created_at)",
@@ -119,25 +128,9 @@ async def _insert(tx: Transaction, organization: Organization, entry: audit.Entr
         plan=organization.plan,
         created_at=organization.created_at,
     )
-    await audit.write(tx, organization.id, entry)
-
-
-async def _update_plan(
-    tx: Transaction, organization_id: str, plan: str, entry: audit.Entry
-) -> None:
-    row = await tx.fetch_one(
-        "SELECT plan FROM organizations WHERE id = :id /*postgresql FOR NO KEY UPDATE */",
-        id=organization_id,
+    await audit.record(
+        tx, organization.id, "organization.created", organization.name, plan=organization.plan
     )
-    if row is None or row["plan"] == plan:
-        return
-    await tx.execute(
-        "UPDATE organizations SET plan = :plan WHERE id = :id", id=organization_id, plan=plan
-    )
-    details = {"from": row["plan"], "to": plan}
-    await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
-    await tx.invalidate("organizations")
-    tx.announce("jobs")
 
 
 def _organization(row: Row) -> Organization:

@@ -1,22 +1,11 @@
 """Changes of a password, by the user or by the operator. Both end the user's sessions."""
 
-import msgspec
-
 from agentjobs.organizations import audit
 from agentjobs.organizations.passwords import check_password, hash_password, verify_password
 from agentjobs.organizations.sessions import delete_sessions
 from agentjobs.organizations.throttle import Attempt, count_attempt, forget_failures
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs_runtime.problems import Problem
-
-
-class _Change(msgspec.Struct, frozen=True, kw_only=True):
-    user_id: str
-    email: str
-    before: str | None
-    after: str
-    is_by_operator: bool
-    entry: audit.Entry
 
 
 async def change_password(db: Database, user_id: str, current: str | None, new: str) -> None:
@@ -33,7 +22,7 @@ async def change_password(db: Database, user_id: str, current: str | None, new: 
         await count_attempt(db, Attempt(user["email"], None))
         if not await verify_password(user["password_hash"], current or ""):
             raise _wrong_password()
-    if not await db.transact(_replace, await _change(user, new, is_by_operator=False)):
+    if not await _replace(db, user, await hash_password(new), is_by_operator=False):
         # The password was changed concurrently.
         raise _wrong_password()
 
@@ -42,7 +31,7 @@ async def set_password(db: Database, user_id: str, new: str) -> None:
     """Sets a password for the operator, without the current one. Ends all sessions."""
     user = await _user(db, user_id)
     check_password(new, user["email"])
-    if not await db.transact(_replace, await _change(user, new, is_by_operator=True)):
+    if not await _replace(db, user, await hash_password(new), is_by_operator=True):
         raise Problem(
             "password_changed", "The password was changed at the same moment; set it again."
         )
@@ -57,33 +46,23 @@ async def _user(db: Database, user_id: str) -> Row:
     return row
 
 
-async def _change(user: Row, new: str, *, is_by_operator: bool) -> _Change:
-    return _Change(
-        user_id=user["id"],
-        email=user["email"],
-        before=user["password_hash"],
-        after=await hash_password(new),
-        is_by_operator=is_by_operator,
-        entry=audit.entry("password.changed", user["email"]),
-    )
-
-
-async def _replace(tx: Transaction, change: _Change) -> bool:
+@audit.in_transaction
+async def _replace(tx: Transaction, user: Row, after: str, *, is_by_operator: bool) -> bool:
     """False if the stored password is no longer the one that was verified."""
     changed = await tx.execute(
         "UPDATE users SET password_hash = :after"
         " WHERE id = :id AND COALESCE(password_hash, '') = :before"
         " AND (password_hash IS NOT NULL OR oidc_subject IS NULL OR CAST(:forced AS INTEGER) = 1)",
-        id=change.user_id,
-        before=change.before or "",
-        after=change.after,
-        forced=int(change.is_by_operator),
+        id=user["id"],
+        before=user["password_hash"] or "",
+        after=after,
+        forced=int(is_by_operator),
     )
     if not changed:
         return False
-    await delete_sessions(tx, change.user_id)
-    await forget_failures(tx, change.email)
-    await audit.write_for_user(tx, change.user_id, change.entry)
+    await delete_sessions(tx, user["id"])
+    await forget_failures(tx, user["email"])
+    await audit.write_for_user(tx, user["id"], audit.entry("password.changed", user["email"]))
     return True
 
 

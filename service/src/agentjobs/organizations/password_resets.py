@@ -53,17 +53,9 @@ class ResetLink(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: int
 
 
-class _Reset(msgspec.Struct, frozen=True, kw_only=True):
-    link: ResetLink
-    hashed_token: bytes
-    password_hash: str
-    attempt: Attempt
-    origin: Origin
-    replacing: str | None
-
-
+@audit.in_transaction
 async def create_reset_link(
-    db: Database,
+    tx: Transaction,
     user_id: str,
     *,
     organization_id: str | None = None,
@@ -76,15 +68,32 @@ async def create_reset_link(
     every account. `is_by_operator`: the admin is an operator, too. `session` is the admin's: the
     link is not made if it has ended.
     """
-    token = new_token(RESET_PREFIX)
-    link = await db.transact(
-        _create,
-        token_hash(token),
-        user_id,
-        organization_id,
-        audit.current_actor(),
-        is_by_operator=is_by_operator,
-        session=session,
+    if session is not None:
+        await hold_session(tx, session)
+    actor, token = audit.current_actor(), new_token(RESET_PREFIX)
+    user = await _user(tx, user_id, organization_id)
+    _check(user, organization_id, actor, is_by_operator=is_by_operator)
+    # If two links are made concurrently, the later one replaces the earlier one.
+    await tx.fetch_one(
+        "SELECT id FROM users WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=user_id
+    )
+    await delete_reset_links(tx, user_id)
+    now = await tx.clock_ms()
+    await tx.execute(
+        "INSERT INTO sign_in_links (hash, user_id, purpose, organization_id, created_by,"
+        " created_at, expires_at) VALUES (:hash, :user_id, 'password_reset', :organization_id,"
+        " :created_by, :now, :expires_at)",
+        hash=token_hash(token),
+        user_id=user_id,
+        organization_id=None if is_by_operator else organization_id,
+        created_by=actor.id if actor.kind == "user" else None,
+        now=now,
+        expires_at=now + DAY_MS,
+    )
+    entry = audit.entry("password.reset_link_created", user["email"])
+    await audit.write_for_user(tx, user_id, entry)
+    link = ResetLink(
+        user_id=user_id, email=user["email"], name=user["name"], expires_at=now + DAY_MS
     )
     return link, token
 
@@ -124,15 +133,8 @@ async def reset_password(
     await count_attempt(db, attempt)
     if link is None:
         raise _not_valid()
-    reset = _Reset(
-        link=link,
-        hashed_token=token_hash(token),
-        password_hash=await hash_password(new),
-        attempt=attempt,
-        origin=origin,
-        replacing=replacing,
-    )
-    return await db.transact(_reset, settings, reset)
+    hashed = await hash_password(new)
+    return await db.transact(_reset, settings, token, link, hashed, attempt, origin, replacing)
 
 
 async def _find(db: Database, token: str) -> ResetLink | None:
@@ -145,44 +147,6 @@ async def _find(db: Database, token: str) -> ResetLink | None:
         now=now_ms(),
     )
     return None if row is None else ResetLink(**dict(row))
-
-
-async def _create(
-    tx: Transaction,
-    hashed: bytes,
-    user_id: str,
-    organization_id: str | None,
-    actor: audit.Actor,
-    *,
-    is_by_operator: bool,
-    session: bytes | None,
-) -> ResetLink:
-    if session is not None:
-        await hold_session(tx, session)
-    user = await _user(tx, user_id, organization_id)
-    _check(user, organization_id, actor, is_by_operator=is_by_operator)
-    # If two links are made concurrently, the later one replaces the earlier one.
-    await tx.fetch_one(
-        "SELECT id FROM users WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=user_id
-    )
-    await delete_reset_links(tx, user_id)
-    now = await tx.clock_ms()
-    await tx.execute(
-        "INSERT INTO sign_in_links (hash, user_id, purpose, organization_id, created_by,"
-        " created_at, expires_at) VALUES (:hash, :user_id, 'password_reset', :organization_id,"
-        " :created_by, :now, :expires_at)",
-        hash=hashed,
-        user_id=user_id,
-        organization_id=None if is_by_operator else organization_id,
-        created_by=actor.id if actor.kind == "user" else None,
-        now=now,
-        expires_at=now + DAY_MS,
-    )
-    entry = audit.Entry(actor, "password.reset_link_created", user["email"], {})
-    await audit.write_for_user(tx, user_id, entry)
-    return ResetLink(
-        user_id=user_id, email=user["email"], name=user["name"], expires_at=now + DAY_MS
-    )
 
 
 async def _user(tx: Transaction, user_id: str, organization_id: str | None) -> Row:
@@ -229,13 +193,21 @@ def _check(
         )
 
 
-async def _reset(tx: Transaction, settings: Settings, reset: _Reset) -> str:
-    link, origin = reset.link, reset.origin
+async def _reset(
+    tx: Transaction,
+    settings: Settings,
+    token: str,
+    link: ResetLink,
+    password_hash: str,
+    attempt: Attempt,
+    origin: Origin,
+    replacing: str | None,
+) -> str:
     # Only one of two concurrent requests deletes the row.
     deleted = await tx.execute(
         "DELETE FROM sign_in_links WHERE hash IN"
         f" (SELECT l.hash FROM sign_in_links l WHERE {_IS_VALID})",
-        hash=reset.hashed_token,
+        hash=token_hash(token),
         now=now_ms(),
     )
     if not deleted:
@@ -243,24 +215,18 @@ async def _reset(tx: Transaction, settings: Settings, reset: _Reset) -> str:
     await tx.execute(
         "UPDATE users SET password_hash = :password_hash WHERE id = :id",
         id=link.user_id,
-        password_hash=reset.password_hash,
+        password_hash=password_hash,
     )
     await delete_sessions(tx, link.user_id)
-    await uncount_attempt(tx, reset.attempt)
+    await uncount_attempt(tx, attempt)
     await forget_failures(tx, link.email)
     actor = audit.acting_user(link.user_id, link.name or link.email, origin.address)
     await audit.write_for_user(
         tx, link.user_id, audit.Entry(actor, "password.reset", link.email, {})
     )
     # Not afterwards: the password may change again, which must end this session as well.
-    return await open_session(
-        tx,
-        settings,
-        link.user_id,
-        origin,
-        replacing=reset.replacing,
-        how="password reset link",
-    )
+    how = "password reset link"
+    return await open_session(tx, settings, link.user_id, origin, replacing=replacing, how=how)
 
 
 def _not_valid() -> Problem:

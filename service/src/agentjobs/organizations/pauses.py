@@ -57,25 +57,29 @@ async def pause(db: Database, organization: str | None = None) -> bool:
 
     Nothing is claimed after it returns: it waits for claims in progress.
     """
-    if organization is None:
-        return await db.transact(_pause_service, audit.entry("service.paused", _SERVICE))
-    entry = audit.entry("organization.paused", organization)
-    return await _set_for_organization(db, organization, entry, is_paused=True)
+    return await _set(db, organization, is_paused=True)
 
 
 async def resume(db: Database, organization: str | None = None) -> bool:
     """False if it was not paused. An organization stays paused when the service is resumed."""
+    return await _set(db, organization, is_paused=False)
+
+
+@audit.in_transaction
+async def _set(tx: Transaction, organization: str | None, *, is_paused: bool) -> bool:
+    verb = "paused" if is_paused else "resumed"
     if organization is None:
-        return await db.transact(_resume_service, audit.entry("service.resumed", _SERVICE))
-    entry = audit.entry("organization.resumed", organization)
-    return await _set_for_organization(db, organization, entry, is_paused=False)
-
-
-async def _set_for_organization(
-    db: Database, name: str, entry: audit.Entry, *, is_paused: bool
-) -> bool:
-    owner = await find_organization(db, name)
-    return await db.transact(_set_organization, owner.id, entry, is_paused=is_paused)
+        if not await _set_service(tx, is_paused=is_paused):
+            return False
+        await write_service_entry(tx, audit.entry(f"service.{verb}", _SERVICE))
+    else:
+        owner = await find_organization(tx, organization)
+        if not await _set_organization(tx, owner.id, is_paused=is_paused):
+            return False
+        await audit.record(tx, owner.id, f"organization.{verb}", organization)
+    # Waiting jobs may start, and pages show why they wait.
+    tx.announce("jobs")
+    return True
 
 
 async def wait_for_claims(tx: Transaction) -> None:
@@ -95,45 +99,19 @@ def pause_statement(now: int) -> str:
     )
 
 
-async def _pause_service(tx: Transaction, entry: audit.Entry) -> bool:
-    changed = await tx.execute(
-        "INSERT INTO effective_settings (name, value, updated_at)"
-        " VALUES (:name, 'true', :at) ON CONFLICT (name) DO NOTHING",
-        name=_SETTING,
-        at=await tx.clock_ms(),
-    )
+async def _set_service(tx: Transaction, *, is_paused: bool) -> int:
+    if not is_paused:
+        return await tx.execute("DELETE FROM effective_settings WHERE name = :name", name=_SETTING)
+    changed = await tx.execute(pause_statement(await tx.clock_ms()))
     await wait_for_claims(tx)
-    return await _record(tx, None, changed, entry)
+    return changed
 
 
-async def _resume_service(tx: Transaction, entry: audit.Entry) -> bool:
-    changed = await tx.execute("DELETE FROM effective_settings WHERE name = :name", name=_SETTING)
-    return await _record(tx, None, changed, entry)
-
-
-async def _set_organization(
-    tx: Transaction, organization_id: str, entry: audit.Entry, *, is_paused: bool
-) -> bool:
+async def _set_organization(tx: Transaction, organization_id: str, *, is_paused: bool) -> int:
     """Claims lock the row that this changes."""
-    paused_at = await tx.clock_ms() if is_paused else None
-    changed = await tx.execute(
+    return await tx.execute(
         "UPDATE organizations SET paused_at = CAST(:paused_at AS BIGINT) WHERE id = :id"
         " AND (paused_at IS NULL) <> (CAST(:paused_at AS BIGINT) IS NULL)",
         id=organization_id,
-        paused_at=paused_at,
+        paused_at=await tx.clock_ms() if is_paused else None,
     )
-    return await _record(tx, organization_id, changed, entry)
-
-
-async def _record(
-    tx: Transaction, organization_id: str | None, changed: int, entry: audit.Entry
-) -> bool:
-    if not changed:
-        return False
-    if organization_id is None:
-        await write_service_entry(tx, entry)
-    else:
-        await audit.write(tx, organization_id, entry)
-    # Waiting jobs may start, and pages show why they wait.
-    tx.announce("jobs")
-    return True

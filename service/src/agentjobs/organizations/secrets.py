@@ -7,8 +7,8 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
-from agentjobs.organizations.sealing import Sealed, SealingKeys
-from agentjobs.store.database import Database, Row, Transaction, to_struct
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import is_secret_name
 from agentjobs_runtime.problems import Problem
@@ -25,15 +25,29 @@ class Secret(msgspec.Struct, frozen=True):
     updated_at: int
 
 
+@audit.in_transaction
 async def set_secret(
-    db: Database, keys: SealingKeys, organization: str, name: str, value: str
+    tx: Transaction, keys: SealingKeys, organization: str, name: str, value: str
 ) -> Secret:
     """Create the secret or replace its value."""
     check_secret(name, value)
-    owner = await find_organization(db, organization)
+    owner = await find_organization(tx, organization)
     sealed = keys.seal(value, *seal_context(owner.id, name))
-    entry = audit.entry("secret.set", name)
-    return _secret(await db.transact(_upsert, owner.id, name, sealed, entry))
+    row = await tx.fetch_one(
+        "INSERT INTO secrets (organization_id, name, sealed, key_id, created_at, updated_at)"
+        " VALUES (:organization_id, :name, :sealed, :key_id, :now, :now)"
+        " ON CONFLICT (organization_id, name) DO UPDATE SET sealed = excluded.sealed,"
+        " key_id = excluded.key_id, updated_at = excluded.updated_at"
+        " RETURNING name, key_id, created_at, updated_at",
+        organization_id=owner.id,
+        name=name,
+        sealed=sealed.data,
+        key_id=sealed.key_id,
+        now=now_ms(),
+    )
+    assert row is not None
+    await audit.record(tx, owner.id, "secret.set", name)
+    return to_struct(row, Secret)
 
 
 async def list_secrets(db: Database, organization: str) -> list[Secret]:
@@ -43,18 +57,24 @@ async def list_secrets(db: Database, organization: str) -> list[Secret]:
         " WHERE organization_id = :organization_id ORDER BY name",
         organization_id=owner.id,
     )
-    return [_secret(row) for row in rows]
+    return [to_struct(row, Secret) for row in rows]
 
 
-async def remove_secret(db: Database, organization: str, name: str) -> None:
-    owner = await find_organization(db, organization)
-    entry = audit.entry("secret.removed", name)
-    if not await db.transact(_delete, owner.id, name, entry):
+@audit.in_transaction
+async def remove_secret(tx: Transaction, organization: str, name: str) -> None:
+    owner = await find_organization(tx, organization)
+    deleted = await tx.execute(
+        "DELETE FROM secrets WHERE organization_id = :organization_id AND name = :name",
+        organization_id=owner.id,
+        name=name,
+    )
+    if not deleted:
         raise Problem(
             "secret_not_found",
             f"The organization {organization!r} has no secret {name!r}; "
             f"`agentjobs secrets list --org {organization}` shows all secrets.",
         )
+    await audit.record(tx, owner.id, "secret.removed", name)
 
 
 async def open_secret(
@@ -106,39 +126,3 @@ def check_secret(name: str, value: str) -> None:
 
 def seal_context(organization_id: str, name: str) -> tuple[str, ...]:
     return ("secret", organization_id, name)
-
-
-async def _upsert(
-    tx: Transaction, organization_id: str, name: str, sealed: Sealed, entry: audit.Entry
-) -> Row:
-    now = now_ms()
-    row = await tx.fetch_one(
-        "INSERT INTO secrets (organization_id, name, sealed, key_id, created_at, updated_at)"
-        " VALUES (:organization_id, :name, :sealed, :key_id, :now, :now)"
-        " ON CONFLICT (organization_id, name) DO UPDATE SET sealed = excluded.sealed,"
-        " key_id = excluded.key_id, updated_at = excluded.updated_at"
-        " RETURNING name, key_id, created_at, updated_at",
-        organization_id=organization_id,
-        name=name,
-        sealed=sealed.data,
-        key_id=sealed.key_id,
-        now=now,
-    )
-    assert row is not None
-    await audit.write(tx, organization_id, entry)
-    return row
-
-
-async def _delete(tx: Transaction, organization_id: str, name: str, entry: audit.Entry) -> bool:
-    deleted = await tx.execute(
-        "DELETE FROM secrets WHERE organization_id = :organization_id AND name = :name",
-        organization_id=organization_id,
-        name=name,
-    )
-    if deleted:
-        await audit.write(tx, organization_id, entry)
-    return deleted > 0
-
-
-def _secret(row: Row) -> Secret:
-    return to_struct(row, Secret)

@@ -212,11 +212,6 @@ async def list_sessions(db: Database, user_id: str) -> list[SessionView]:
     return [_session_view(row) for row in rows]
 
 
-async def switch_organization(db: Database, token: str, user_id: str, organization: str) -> None:
-    """Move the session to another of the user's organizations."""
-    await db.transact(_switch, token_hash(token), user_id, organization)
-
-
 async def _select_organization(tx: Transaction, user_id: str, organization_id: str | None) -> Row:
     """The requested organization, else the most recently used, else the first by name."""
     row = await tx.fetch_one(
@@ -269,7 +264,9 @@ def _session_view(row: Row) -> SessionView:
     return to_struct(row, SessionView, id=session_id(hashed), hash=hashed)
 
 
-async def _switch(tx: Transaction, hashed: bytes, user_id: str, organization: str) -> None:
+@in_transaction
+async def switch_organization(tx: Transaction, token: str, user_id: str, organization: str) -> None:
+    """Move the session to another of the user's organizations."""
     row = await tx.fetch_one(
         "SELECT o.id FROM organizations o JOIN memberships m ON m.organization_id = o.id"
         " WHERE o.name = :name AND m.user_id = :user_id",
@@ -285,7 +282,7 @@ async def _switch(tx: Transaction, hashed: bytes, user_id: str, organization: st
         "UPDATE sessions SET organization_id = :organization_id"
         " WHERE hash = :hash AND user_id = :user_id",
         organization_id=row["id"],
-        hash=hashed,
+        hash=token_hash(token),
         user_id=user_id,
     )
     if not switched:

@@ -5,8 +5,6 @@ Every failure has the same message, so that nobody can find out who has an accou
 
 import logging
 
-import msgspec
-
 from agentjobs.organizations.identities import Identity, resolve_identity
 from agentjobs.organizations.invitations import organization_joined_by
 from agentjobs.organizations.passwords import hash_password, needs_rehash, verify_password
@@ -18,17 +16,6 @@ from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
 
 _log = logging.getLogger(__name__)
-
-
-class _VerifiedPassword(msgspec.Struct, frozen=True, kw_only=True):
-    """The password matched `verified_hash`; `new_hash` replaces it, and may be the same."""
-
-    user_id: str
-    verified_hash: str
-    new_hash: str
-    attempt: Attempt
-    origin: Origin
-    replacing: str | None
 
 
 async def sign_in_with_password(
@@ -48,16 +35,11 @@ async def sign_in_with_password(
     is_right = await verify_password(hashed, password)
     if user is None or hashed is None or not is_right:
         raise _sign_in_problem(user, origin, "wrong password" if hashed else "no password")
-    verified = _VerifiedPassword(
-        user_id=user["id"],
-        verified_hash=hashed,
-        new_hash=await hash_password(password) if needs_rehash(hashed) else hashed,
-        attempt=attempt,
-        origin=origin,
-        replacing=replacing,
-    )
+    new_hash = await hash_password(password) if needs_rehash(hashed) else hashed
     try:
-        return await db.transact(_open, settings, verified)
+        return await db.transact(
+            _open, settings, user["id"], (hashed, new_hash), attempt, origin, replacing
+        )
     except Problem as problem:
         raise _sign_in_problem(user, origin, problem.code) from None
 
@@ -98,26 +80,29 @@ async def _user(db: Database, email: str) -> Row | None:
     )
 
 
-async def _open(tx: Transaction, settings: Settings, verified: _VerifiedPassword) -> str:
+async def _open(
+    tx: Transaction,
+    settings: Settings,
+    user_id: str,
+    hashes: tuple[str, str],
+    attempt: Attempt,
+    origin: Origin,
+    replacing: str | None,
+) -> str:
+    """The second of `hashes` replaces the one that the password matched, and may be the same."""
     # A changed password ends all sessions, so the old password must not start one after that.
+    verified_hash, new_hash = hashes
     updated = await tx.execute(
         "UPDATE users SET password_hash = :new_hash"
         " WHERE id = :id AND password_hash = :verified_hash",
-        id=verified.user_id,
-        verified_hash=verified.verified_hash,
-        new_hash=verified.new_hash,
+        id=user_id,
+        verified_hash=verified_hash,
+        new_hash=new_hash,
     )
     if not updated:
         raise Problem("sign_in_failed", "The password was changed at the same moment.")
-    token = await open_session(
-        tx,
-        settings,
-        verified.user_id,
-        verified.origin,
-        replacing=verified.replacing,
-        how="password",
-    )
-    await uncount_attempt(tx, verified.attempt)
+    token = await open_session(tx, settings, user_id, origin, replacing=replacing, how="password")
+    await uncount_attempt(tx, attempt)
     return token
 
 

@@ -3,7 +3,7 @@
 from agentjobs.organizations.sessions import Origin, open_session
 from agentjobs.organizations.tokens import is_well_formed, new_token, token_hash
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.in_transaction import execute
+from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
@@ -13,10 +13,26 @@ LINK_PREFIX = "ajl_"
 _MINUTE_MS = 60 * SECOND_MS
 
 
-async def create_link(db: Database, user_id: str, *, minutes: int = 10) -> str:
+@in_transaction
+async def create_link(tx: Transaction, user_id: str, *, minutes: int = 10) -> str:
     """Returns the token, which must reach only this user."""
+    member = await tx.fetch_one(
+        "SELECT 1 FROM memberships WHERE user_id = :user_id LIMIT 1", user_id=user_id
+    )
+    if member is None:
+        raise Problem(
+            "no_membership", "This user is not a member of any organization; add them to one first."
+        )
     token = new_token(LINK_PREFIX)
-    await db.transact(_insert, token_hash(token), user_id, minutes)
+    now = await tx.clock_ms()
+    await tx.execute(
+        "INSERT INTO sign_in_links (hash, user_id, created_at, expires_at)"
+        " VALUES (:hash, :user_id, :now, :expires_at)",
+        hash=token_hash(token),
+        user_id=user_id,
+        now=now,
+        expires_at=now + minutes * _MINUTE_MS,
+    )
     return token
 
 
@@ -34,26 +50,6 @@ async def revoke_link(db: Database, token: str) -> None:
     """Also a password reset link, which is stored alike."""
     statement = "DELETE FROM sign_in_links WHERE hash = :hash"
     await db.transact(execute, statement, hash=token_hash(token))
-
-
-async def _insert(tx: Transaction, hashed: bytes, user_id: str, minutes: int) -> None:
-    member = await tx.fetch_one(
-        "SELECT COUNT(*) AS organizations FROM memberships WHERE user_id = :user_id",
-        user_id=user_id,
-    )
-    if member is None or not member["organizations"]:
-        raise Problem(
-            "no_membership", "This user is not a member of any organization; add them to one first."
-        )
-    now = await tx.clock_ms()
-    await tx.execute(
-        "INSERT INTO sign_in_links (hash, user_id, created_at, expires_at)"
-        " VALUES (:hash, :user_id, :now, :expires_at)",
-        hash=hashed,
-        user_id=user_id,
-        now=now,
-        expires_at=now + minutes * _MINUTE_MS,
-    )
 
 
 async def _use(

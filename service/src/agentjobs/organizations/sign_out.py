@@ -11,66 +11,50 @@ from agentjobs.organizations.sessions import (
     session_id,
 )
 from agentjobs.organizations.tokens import token_hash
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Transaction
 from agentjobs_runtime.problems import Problem
 
 
-async def end_session(db: Database, token: str) -> None:
+@audit.in_transaction
+async def end_session(tx: Transaction, token: str) -> None:
     """Sign out of one browser."""
-    await db.transact(_sign_out, token_hash(token), audit.current_actor())
-
-
-async def end_session_by_id(db: Database, user_id: str, id: str) -> bytes:
-    """End one of the user's sessions by its `SessionView.id`; returns its hash."""
-    return await db.transact(_end_by_id, user_id, id, audit.current_actor())
-
-
-async def end_sessions(db: Database, user_id: str, *, keep: bytes | None = None) -> int:
-    """End all of a user's sessions except the one with the hash `keep`; returns their number."""
-    return await db.transact(_end_sessions, user_id, keep, audit.current_actor())
-
-
-async def sign_member_out(db: Database, organization_id: str, user_id: str) -> int:
-    """End the member's sessions in this organization only; returns their number."""
-    return await db.transact(_sign_member_out, organization_id, user_id, audit.current_actor())
-
-
-async def _sign_out(tx: Transaction, hashed: bytes, actor: audit.Actor) -> None:
     session = await tx.fetch_one(
-        "DELETE FROM sessions WHERE hash = :hash RETURNING user_id, organization_id", hash=hashed
+        "DELETE FROM sessions WHERE hash = :hash RETURNING user_id, organization_id",
+        hash=token_hash(token),
     )
     if session is None:
         return
     email = await _email(tx, session["user_id"])
-    entry = audit.Entry(actor, "user.signed_out", email, {})
-    await audit.write(tx, session["organization_id"], entry)
+    await audit.record(tx, session["organization_id"], "user.signed_out", email)
     await tx.invalidate(TOPIC)
 
 
-async def _end_by_id(tx: Transaction, user_id: str, id: str, actor: audit.Actor) -> bytes:
+@audit.in_transaction
+async def end_session_by_id(tx: Transaction, user_id: str, id: str) -> bytes:
+    """End one of the user's sessions by its `SessionView.id`; returns its hash."""
     rows = await tx.fetch_all("SELECT hash FROM sessions WHERE user_id = :id", id=user_id)
     hashed = next((bytes(row["hash"]) for row in rows if session_id(row["hash"]) == id), None)
     if hashed is None:
         raise Problem("not_found", "This session has already ended.")
     await tx.execute("DELETE FROM sessions WHERE hash = :hash", hash=hashed)
     await delete_links_created_by(tx, user_id)
-    await _write_audit_entry(tx, user_id, 1, actor)
+    await _record_ended(tx, user_id, 1)
     await tx.invalidate(TOPIC)
     return hashed
 
 
-async def _end_sessions(
-    tx: Transaction, user_id: str, keep: bytes | None, actor: audit.Actor
-) -> int:
+@audit.in_transaction
+async def end_sessions(tx: Transaction, user_id: str, *, keep: bytes | None = None) -> int:
+    """End all of a user's sessions except the one with the hash `keep`; returns their number."""
     ended = await delete_sessions(tx, user_id, keep=keep)
     if ended:
-        await _write_audit_entry(tx, user_id, ended, actor)
+        await _record_ended(tx, user_id, ended)
     return ended
 
 
-async def _sign_member_out(
-    tx: Transaction, organization_id: str, user_id: str, actor: audit.Actor
-) -> int:
+@audit.in_transaction
+async def sign_member_out(tx: Transaction, organization_id: str, user_id: str) -> int:
+    """End the member's sessions in this organization only; returns their number."""
     membership = {"organization_id": organization_id, "user_id": user_id}
     member = await tx.fetch_one(
         "SELECT u.email FROM memberships m JOIN users u ON u.id = m.user_id"
@@ -85,15 +69,14 @@ async def _sign_member_out(
     )
     await delete_links_created_by(tx, user_id, organization_id)
     if ended:
-        entry = audit.Entry(actor, "member.signed_out", member["email"], {"sessions": ended})
-        await audit.write(tx, organization_id, entry)
+        email = member["email"]
+        await audit.record(tx, organization_id, "member.signed_out", email, sessions=ended)
         await tx.invalidate(TOPIC)
     return ended
 
 
-async def _write_audit_entry(tx: Transaction, user_id: str, ended: int, actor: audit.Actor) -> None:
-    email = await _email(tx, user_id)
-    entry = audit.Entry(actor, "sessions.ended", email, {"sessions": ended})
+async def _record_ended(tx: Transaction, user_id: str, ended: int) -> None:
+    entry = audit.entry("sessions.ended", await _email(tx, user_id), sessions=ended)
     await audit.write_for_user(tx, user_id, entry)
 
 

@@ -10,7 +10,8 @@ import math
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Transaction
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
@@ -59,14 +60,27 @@ def sign_in_warnings(settings: Settings) -> list[str]:
     return [warning]
 
 
-async def count_attempt(db: Database, attempt: Attempt) -> None:
-    """Count the attempt as failed until `uncount_attempt`. Raises Problem above the limit."""
-    await db.transact(_count, attempt)
+@in_transaction
+async def count_attempt(tx: Transaction, attempt: Attempt) -> None:
+    """Count the attempt as failed until `uncount_attempt`.
+
+    Raises Problem above a limit, which undoes all counts of the attempt: refused attempts must
+    neither count against the shared limits nor fill the store.
+    """
+    now = await tx.clock_ms()
+    for subject, limit in (
+        (attempt.pair_subject, MAX_PER_PAIR),
+        (attempt.address_subject, MAX_PER_ADDRESS),
+        (attempt.email_subject, MAX_PER_EMAIL),
+    ):
+        until = None if subject is None else await _count_subject(tx, subject, limit, now)
+        if until is not None:
+            raise _too_many_attempts(until - now)
 
 
 async def uncount_attempt(tx: Transaction, attempt: Attempt) -> None:
     """The attempt succeeded. Other failures of the same address or network stay counted."""
-    # In the same order as `_count`; otherwise two transactions could deadlock.
+    # In the same order as `count_attempt`; otherwise two transactions could deadlock.
     await tx.execute(
         "DELETE FROM sign_in_failures WHERE subject = :subject", subject=attempt.pair_subject
     )
@@ -91,20 +105,6 @@ async def forget_failures(tx: Transaction, email: str) -> None:
         "DELETE FROM sign_in_failures WHERE subject = :subject",
         subject=Attempt(email, None).email_subject,
     )
-
-
-async def _count(tx: Transaction, attempt: Attempt) -> None:
-    """Raises Problem above a limit, which undoes all counts of the attempt: refused attempts must
-    neither count against the shared limits nor fill the store."""
-    now = await tx.clock_ms()
-    for subject, limit in (
-        (attempt.pair_subject, MAX_PER_PAIR),
-        (attempt.address_subject, MAX_PER_ADDRESS),
-        (attempt.email_subject, MAX_PER_EMAIL),
-    ):
-        until = None if subject is None else await _count_subject(tx, subject, limit, now)
-        if until is not None:
-            raise _too_many_attempts(until - now)
 
 
 async def _count_subject(tx: Transaction, subject: str, limit: int, now: int) -> int | None:

@@ -43,6 +43,10 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     last_sign_in_at: int | None
 
+    def as_actor(self) -> audit.Actor:
+        """Acts without a session, from the address of the current actor."""
+        return audit.acting_user(self.id, self.name or self.email, audit.current_actor().address)
+
 
 class NewUser(msgspec.Struct, frozen=True, kw_only=True):
     """The data from which a user is created."""
@@ -92,8 +96,7 @@ async def add_user(
     new = await new_user(email, name=name)
     user = await find_user(db, new.email)
     if user is None:
-        actor = audit.current_actor()
-        return await db.transact(insert_member, organization_id, role, new, actor=actor)
+        return await add_new_user(db, organization_id, role, new, actor=audit.current_actor())
     await add_member(db, organization_id, user.id, role)
     return user
 
@@ -131,15 +134,39 @@ async def has_only_the_operator(db: Database) -> bool:
     return row is None
 
 
-async def rename_user(db: Database, user_id: str, name: str) -> User:
+@audit.in_transaction
+async def rename_user(tx: Transaction, user_id: str, name: str) -> User:
     """Written to the audit log of each of the user's organizations, which shows names."""
-    return await db.transact(_rename, user_id, normalize_name(name), audit.current_actor())
+    name = normalize_name(name)
+    row = await tx.fetch_one(
+        f"SELECT {COLUMNS} FROM users WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=user_id
+    )
+    if row is None:
+        raise _no_such_user()
+    before = user_from_row(row)
+    if before.name != name:
+        await tx.execute("UPDATE users SET name = :name WHERE id = :id", id=user_id, name=name)
+        details = {"from": before.name, "to": name}
+        entry = audit.entry("user.renamed", before.email, **details)
+        await audit.write_for_user(tx, user_id, entry)
+    return msgspec.structs.replace(before, name=name)
 
 
-async def ensure_administrator(db: Database, organization: str) -> User:
+@audit.in_transaction
+async def ensure_administrator(tx: Transaction, organization: str) -> User:
     """The admin who signed in last, else the oldest admin, else a new one, who is an operator."""
-    owner = await find_organization(db, organization)
-    return await db.transact(_ensure_administrator, owner.id, audit.current_actor())
+    owner = await find_organization(tx, organization)
+    await lock_organization(tx, owner.id)
+    row = await tx.fetch_one(
+        f"SELECT {COLUMNS} FROM users WHERE id IN (SELECT user_id FROM memberships"
+        "  WHERE organization_id = :organization_id AND role = :admin)"
+        " ORDER BY COALESCE(last_sign_in_at, 0) DESC, id LIMIT 1",
+        organization_id=owner.id,
+        admin=ADMIN,
+    )
+    if row is not None:
+        return user_from_row(row)
+    return await _create_administrator(tx, owner.id, audit.current_actor())
 
 
 async def new_user(email: str, *, name: str = "", password: str | None = None) -> NewUser:
@@ -177,14 +204,16 @@ async def insert_member(
     new: NewUser,
     *,
     actor: audit.Actor | None = None,
-    address: str = "",
 ) -> User:
     """Create a user and their membership. Without `actor`, the new user is the actor."""
     user = await insert_user(tx, new)
-    actor = actor or audit.acting_user(user.id, user.name or user.email, address)
+    actor = actor or user.as_actor()
     await audit.write(tx, organization_id, audit.Entry(actor, "user.created", user.email, {}))
     await insert_membership(tx, organization_id, user.id, user.email, role, actor)
     return user
+
+
+add_new_user = audit.in_transaction(insert_member)
 
 
 def user_from_row(row: Row) -> User:
@@ -195,34 +224,6 @@ def user_from_row(row: Row) -> User:
         has_provider=row["oidc_subject"] is not None,
         is_operator=bool(row["is_operator"]),
     )
-
-
-async def _rename(tx: Transaction, user_id: str, name: str, actor: audit.Actor) -> User:
-    before = await tx.fetch_one(
-        f"SELECT {COLUMNS} FROM users WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=user_id
-    )
-    if before is None:
-        raise _no_such_user()
-    if before["name"] != name:
-        await tx.execute("UPDATE users SET name = :name WHERE id = :id", id=user_id, name=name)
-        details = {"from": before["name"], "to": name}
-        entry = audit.Entry(actor, "user.renamed", before["email"], details)
-        await audit.write_for_user(tx, user_id, entry)
-    return msgspec.structs.replace(user_from_row(before), name=name)
-
-
-async def _ensure_administrator(tx: Transaction, organization_id: str, actor: audit.Actor) -> User:
-    await lock_organization(tx, organization_id)
-    row = await tx.fetch_one(
-        f"SELECT {COLUMNS} FROM users WHERE id IN (SELECT user_id FROM memberships"
-        "  WHERE organization_id = :organization_id AND role = :admin)"
-        " ORDER BY COALESCE(last_sign_in_at, 0) DESC, id LIMIT 1",
-        organization_id=organization_id,
-        admin=ADMIN,
-    )
-    if row is not None:
-        return user_from_row(row)
-    return await _create_administrator(tx, organization_id, actor)
 
 
 async def _create_administrator(tx: Transaction, organization_id: str, actor: audit.Actor) -> User:
@@ -244,8 +245,7 @@ async def _create_administrator(tx: Transaction, organization_id: str, actor: au
             user_id=user.id,
             role=ADMIN,
         )
-        entry = audit.Entry(actor, "member.role_changed", user.email, {"role": ADMIN})
-        await audit.write(tx, organization_id, entry)
+        await audit.record(tx, organization_id, "member.role_changed", user.email, role=ADMIN)
         await tx.invalidate("sessions")
     return user
 

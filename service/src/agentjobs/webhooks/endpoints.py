@@ -9,7 +9,8 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, find_organization
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, to_struct
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.webhooks.events import decode_filter
 from agentjobs.webhooks.model import DisabledReason
 from agentjobs.webhooks.queue import fail_waiting
@@ -46,7 +47,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         return self.promote_at is not None
 
 
-async def list_endpoints(db: Database, organization: str) -> list[Endpoint]:
+async def list_endpoints(db: Database | Transaction, organization: str) -> list[Endpoint]:
     owner = await find_organization(db, organization)
     rows = await db.fetch_all(
         "SELECT * FROM webhook_endpoints WHERE organization_id = :organization_id"
@@ -56,7 +57,7 @@ async def list_endpoints(db: Database, organization: str) -> list[Endpoint]:
     return [_endpoint(row, owner.name) for row in rows]
 
 
-async def find_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
+async def find_endpoint(db: Database | Transaction, organization: str, endpoint: str) -> Endpoint:
     """Finds an endpoint by its identifier or its exact URL."""
     endpoints = await list_endpoints(db, organization)
     matches = [candidate for candidate in endpoints if endpoint in {candidate.id, candidate.url}]
@@ -74,27 +75,37 @@ async def find_endpoint(db: Database, organization: str, endpoint: str) -> Endpo
     return matches[0]
 
 
+async def lock_endpoint(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
+    """Finds the endpoint as it is until the end of the transaction."""
+    found = await find_endpoint(tx, organization, endpoint)
+    await tx.fetch_one(
+        "SELECT id FROM webhook_endpoints WHERE id = :id /*postgresql FOR UPDATE */", id=found.id
+    )
+    return await find_endpoint(tx, organization, found.id)
+
+
 async def disable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
     """Disables for an admin. An endpoint that is already disabled keeps its time and reason."""
-    current = await find_endpoint(db, organization, endpoint)
-    entry = audit_entry("webhook.disabled", current)
-    disabled = await db.transact(_disable_by_hand, current, entry)
-    await _fail_all_waiting(db, current.id)
+    disabled = await _disable_by_hand(db, organization, endpoint)
+    await _fail_all_waiting(db, disabled.id)
     return disabled
 
 
-async def enable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
+@audit.in_transaction
+async def enable_endpoint(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
     """Resets its health. Events from while it was disabled are not sent."""
-    current = await find_endpoint(db, organization, endpoint)
-    return await db.transact(_enable, current, audit_entry("webhook.enabled", current))
+    current = await lock_endpoint(tx, organization, endpoint)
+    if current.enabled:
+        return current
+    assignments = "disabled_at = NULL, disabled_reason = NULL, failing_since = NULL"
+    return await update_row(tx, current, audit_entry("webhook.enabled", current), assignments)
 
 
 async def remove_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
     """Erases its secrets; its deliveries stay in the log until they are pruned."""
-    current = await find_endpoint(db, organization, endpoint)
-    await db.transact(_remove, current, audit_entry("webhook.removed", current))
-    await _fail_all_waiting(db, current.id)
-    return current
+    removed = await _remove(db, organization, endpoint)
+    await _fail_all_waiting(db, removed.id)
+    return removed
 
 
 async def disable(
@@ -129,25 +140,17 @@ async def disable(
 
 
 async def update_row(
-    tx: Transaction,
-    endpoint: Endpoint,
-    entry: audit.Entry | None,
-    assignments: str,
-    /,
-    **values: Any,
+    tx: Transaction, endpoint: Endpoint, entry: audit.Entry, assignments: str, /, **values: Any
 ) -> Endpoint:
-    """Without an `entry` nothing is written to the audit log."""
+    """Updates an endpoint that the transaction has locked."""
     row = await tx.fetch_one(
-        f"UPDATE webhook_endpoints SET {assignments}, updated_at = :now"
-        " WHERE id = :id AND removed_at IS NULL RETURNING *",
+        f"UPDATE webhook_endpoints SET {assignments}, updated_at = :now WHERE id = :id RETURNING *",
         id=endpoint.id,
         now=await tx.clock_ms(),
         **values,
     )
-    if row is None:
-        raise Problem("endpoint_not_found", f"{endpoint.id} was removed.")
-    if entry is not None:
-        await audit.write(tx, row["organization_id"], entry)
+    assert row is not None
+    await audit.write(tx, row["organization_id"], entry)
     return _endpoint(row, endpoint.organization)
 
 
@@ -179,42 +182,35 @@ def org_flag(organization: str) -> str:
     return "" if organization == DEFAULT_ORGANIZATION else f" --org {organization}"
 
 
-async def _disable_by_hand(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> Endpoint:
-    await disable(tx, endpoint.id, "by_hand", now_ms(), entry)
-    return await update_row(tx, endpoint, None, "url = url")
+@audit.in_transaction
+async def _disable_by_hand(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
+    current = await find_endpoint(tx, organization, endpoint)
+    entry = audit_entry("webhook.disabled", current)
+    await disable(tx, current.id, "by_hand", now_ms(), entry)
+    return await find_endpoint(tx, organization, current.id)
 
 
-async def _enable(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> Endpoint:
-    disabled = await tx.fetch_one(
-        "SELECT id FROM webhook_endpoints WHERE id = :id AND disabled_at IS NOT NULL"
-        " /*postgresql FOR UPDATE */",
-        id=endpoint.id,
-    )
-    return await update_row(
-        tx,
-        endpoint,
-        None if disabled is None else entry,
-        "disabled_at = NULL, disabled_reason = NULL, failing_since = NULL",
-    )
-
-
-async def _remove(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> None:
+@audit.in_transaction
+async def _remove(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
+    current = await lock_endpoint(tx, organization, endpoint)
     await update_row(
         tx,
-        endpoint,
-        entry,
+        current,
+        audit_entry("webhook.removed", current),
         "removed_at = :now, sealed = :empty, key_id = '',"
         " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
         empty=b"",
     )
-    await fail_waiting(tx, endpoint.id)
+    await fail_waiting(tx, current.id)
+    return current
 
 
 async def _fail_all_waiting(db: Database, endpoint_id: str) -> None:
-    while await db.transact(_fail_waiting_if_closed, endpoint_id):
+    while await _fail_waiting_if_closed(db, endpoint_id):
         pass
 
 
+@in_transaction
 async def _fail_waiting_if_closed(tx: Transaction, endpoint_id: str) -> int:
     """The endpoint may have been enabled in the meantime."""
     closed = await tx.fetch_one(
@@ -227,10 +223,10 @@ async def _fail_waiting_if_closed(tx: Transaction, endpoint_id: str) -> int:
 
 def _endpoint(row: Row, organization: str) -> Endpoint:
     promote_at = row["promote_at"]
-    own: dict[str, Any] = {
-        "organization": organization,
-        "events": decode_filter(row["events"]),
-        "promote_at": promote_at if promote_at is not None and promote_at > now_ms() else None,
-    }
-    fields = {name: row[name] for name in Endpoint.__struct_fields__ if name not in own}
-    return Endpoint(**fields, **own)
+    return to_struct(
+        row,
+        Endpoint,
+        organization=organization,
+        events=decode_filter(row["events"]),
+        promote_at=promote_at if promote_at is not None and promote_at > now_ms() else None,
+    )

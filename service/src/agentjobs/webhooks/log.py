@@ -5,12 +5,11 @@ these ranges, so its cost depends neither on the length of the log nor on its st
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from agentjobs.organizations.organizations import Organization
-from agentjobs.store.database import Database, Row
+from agentjobs.store.database import Database, Row, to_struct
 from agentjobs.webhooks.endpoints import find_endpoint, org_flag
 from agentjobs.webhooks.events import is_test
 from agentjobs.webhooks.model import Attempt, DeliveryStatus, ErrorClass, Headers
@@ -144,7 +143,7 @@ async def get_delivery(
         "SELECT * FROM delivery_attempts WHERE delivery_id = :id ORDER BY at, id", id=delivery_id
     )
     return DeliveryDetail(
-        _to_delivery(row, [_to_summary(attempt) for attempt in rows]),
+        _to_delivery(row, [to_struct(attempt, AttemptSummary) for attempt in rows]),
         bytes(row["body"]),
         tuple(_to_attempt(attempt) for attempt in rows),
     )
@@ -208,26 +207,19 @@ async def _load_attempts(db: Database, ids: list[str]) -> dict[str, list[Attempt
     )
     attempts: dict[str, list[AttemptSummary]] = {}
     for row in rows:
-        attempts.setdefault(row["delivery_id"], []).append(_to_summary(row))
+        attempts.setdefault(row["delivery_id"], []).append(to_struct(row, AttemptSummary))
     return attempts
 
 
 def _to_delivery(row: Row, attempts: list[AttemptSummary]) -> Delivery:
-    fields: dict[str, Any] = {
-        name: row[name] for name in Delivery.__struct_fields__ if name != "attempts"
-    }
-    return Delivery(**fields, attempts=tuple(attempts))
-
-
-def _to_summary(row: Row) -> AttemptSummary:
-    return AttemptSummary(**{name: row[name] for name in AttemptSummary.__struct_fields__})
+    return to_struct(row, Delivery, attempts=tuple(attempts))
 
 
 def _to_attempt(row: Row) -> Attempt:
-    own: dict[str, Any] = {
-        "request_headers": _decode_headers(row["request_headers"]),
-        "response_headers": _decode_headers(row["response_headers"]),
-        "response_body": bytes(row["response_body"]),
-    }
-    fields = {name: row[name] for name in Attempt.__struct_fields__ if name not in own}
-    return Attempt(**fields, **own)
+    return to_struct(
+        row,
+        Attempt,
+        request_headers=_decode_headers(row["request_headers"]),
+        response_headers=_decode_headers(row["response_headers"]),
+        response_body=bytes(row["response_body"]),
+    )

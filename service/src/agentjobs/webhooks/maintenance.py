@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.webhooks.queue import FAIL_BATCH, fail_waiting_of_closed
 from agentjobs_runtime.clock import DAY_MS, now_ms
 
@@ -41,23 +42,22 @@ async def run_maintenance(
 
     `in_progress` are the caller's own deliveries: their leases do not expire here.
     """
-    expired, failed = await db.transact(_maintain, in_progress, max_lease_ms)
+    expired, failed = await _maintain(db, in_progress, max_lease_ms)
     if expired:
         _log.warning("%d deliveries of a lost sender will be sent again", expired)
     return failed >= FAIL_BATCH
 
 
-async def bring_retries_forward(db: Database, max_wait_ms: int) -> bool:
+@in_transaction
+async def bring_retries_forward(tx: Transaction, max_wait_ms: int) -> bool:
     """After the clock was set back, retries would be due as much later. Returns whether more are
     left."""
-    return await db.transact(_bring_forward, max_wait_ms) >= FAIL_BATCH
-
-
-async def _bring_forward(tx: Transaction, max_wait_ms: int) -> int:
     now = await tx.clock_ms()
-    return await tx.execute(_BRING_FORWARD, now=now, limit=now + max_wait_ms, batch=FAIL_BATCH)
+    limit = now + max_wait_ms
+    return await tx.execute(_BRING_FORWARD, now=now, limit=limit, batch=FAIL_BATCH) >= FAIL_BATCH
 
 
+@in_transaction
 async def _maintain(
     tx: Transaction, in_progress: Collection[str], max_lease_ms: int
 ) -> tuple[int, int]:

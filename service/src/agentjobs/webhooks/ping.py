@@ -70,15 +70,7 @@ async def send_test(
     finally:
         await client.close()
     finished = FinishedAttempt(delivery, attempt, decide_outcome(attempt, 0, ()))
-    entry = audit.entry(
-        "webhook.tested",
-        audit_target(delivery.url),
-        endpoint=endpoint_id,
-        delivery=delivery.id,
-        event=event,
-        succeeded=attempt.succeeded,
-    )
-    await db.transact(_record, finished, owner, settings.webhook_disable_days, entry)
+    await _record(db, finished, owner, settings.webhook_disable_days)
     return delivery.id, attempt
 
 
@@ -109,11 +101,22 @@ async def _create(
     return claimed[0]
 
 
+@audit.in_transaction
 async def _record(
-    tx: Transaction, finished: FinishedAttempt, owner: str, disable_days: float, entry: audit.Entry
+    tx: Transaction, finished: FinishedAttempt, owner: str, disable_days: float
 ) -> None:
     await record(tx, [finished], owner=owner, disable_days=disable_days)
-    await audit.write(tx, finished.delivery.organization_id, entry)
+    delivery = finished.delivery
+    await audit.record(
+        tx,
+        delivery.organization_id,
+        "webhook.tested",
+        audit_target(delivery.url),
+        endpoint=delivery.endpoint_id,
+        delivery=delivery.id,
+        event=delivery.event,
+        succeeded=finished.attempt.succeeded,
+    )
 
 
 async def _send(

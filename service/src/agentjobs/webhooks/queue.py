@@ -6,11 +6,11 @@ the same endpoint. Retries neither wait for other deliveries nor hold them back.
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.webhooks.concurrency import (
     AttemptKind,
@@ -305,10 +305,10 @@ async def _load(tx: Transaction, ids: Sequence[str]) -> list[Row]:
 
 def _to_claimed(row: Row) -> ClaimedDelivery:
     has_recent_success = (row["last_success_at"] or 0) > now_ms() - HEALTH_INTERVAL_MS
-    own: dict[str, Any] = {
-        "secrets": sealed_secrets(row),
-        "body": bytes(row["body"]),
-        "is_known_healthy": row["failing_since"] is None and has_recent_success,
-    }
-    fields = {name: row[name] for name in ClaimedDelivery.__struct_fields__ if name not in own}
-    return ClaimedDelivery(**fields, **own)
+    return to_struct(
+        row,
+        ClaimedDelivery,
+        secrets=sealed_secrets(row),
+        body=bytes(row["body"]),
+        is_known_healthy=row["failing_since"] is None and has_recent_success,
+    )

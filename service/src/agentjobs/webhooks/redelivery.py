@@ -10,6 +10,7 @@ import msgspec
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.webhooks.endpoints import audit_target, org_flag
 from agentjobs.webhooks.events import PING, TEST_SEQUENCE, TOPIC, is_test
 from agentjobs.webhooks.log import delivery_not_found
@@ -39,10 +40,26 @@ class _FailedFilter(msgspec.Struct, frozen=True):
     endpoint_id: str | None
 
 
-async def redeliver(db: Database, organization: Organization, delivery_id: str) -> None:
+@audit.in_transaction
+async def redeliver(tx: Transaction, organization: Organization, delivery_id: str) -> None:
     """Redelivers a delivery of any status, unless it is being sent right now."""
-    entry = audit.entry(_ACTION, delivery_id, delivery=delivery_id, count=1)
-    await db.transact(_redeliver_one, organization, delivery_id, entry)
+    row = await tx.fetch_one(
+        "SELECT d.event, d.sequence, e.id, e.url, e.removed_at, e.disabled_at FROM deliveries d"
+        " JOIN webhook_endpoints e ON e.id = d.endpoint_id"
+        " WHERE d.id = :id AND d.organization_id = :organization_id",
+        id=delivery_id,
+        organization_id=organization.id,
+    )
+    if row is None:
+        raise delivery_not_found(organization, delivery_id)
+    _refuse_unless_open(row, org_flag(organization.name))
+    if not await _make_due(tx, [delivery_id]):
+        raise Problem(
+            "delivery_in_progress",
+            f"{delivery_id} is being sent right now. Try again in a few seconds.",
+        )
+    target = audit_target(row["url"])
+    await audit.record(tx, organization.id, _ACTION, target, delivery=delivery_id, count=1)
 
 
 async def redeliver_failed(
@@ -59,15 +76,17 @@ async def redeliver_failed(
     """
     filters = _FailedFilter(organization_id, since_ms, endpoint_id)
     target = await _describe_target(db, organization_id, endpoint_id)
-    entry = audit.entry(_ACTION, target, failed_since=iso_utc(since_ms))
     count, after = 0, ""
     try:
         while ids := await _find_ids(db, filters, after, _next_batch_size(limit, count)):
-            count += await db.transact(_redeliver_batch, ids)
+            count += await _redeliver_batch(db, ids)
             after = ids[-1]
     finally:
         if count:
-            await db.transact(_write_audit_entry, organization_id, entry, count)
+            details = {"failed_since": iso_utc(since_ms), "count": count}
+            await audit.in_transaction(audit.record)(
+                db, organization_id, _ACTION, target, **details
+            )
     left = 0 if _next_batch_size(limit, count) else await _count(db, filters, after, "IN")
     return Redelivered(count, await _count(db, filters, "", "NOT IN"), left)
 
@@ -129,28 +148,7 @@ def _parameters(filters: _FailedFilter, after: str) -> dict[str, Any]:
     return parameters
 
 
-async def _redeliver_one(
-    tx: Transaction, organization: Organization, delivery_id: str, entry: audit.Entry
-) -> None:
-    row = await tx.fetch_one(
-        "SELECT d.event, d.sequence, e.id, e.url, e.removed_at, e.disabled_at FROM deliveries d"
-        " JOIN webhook_endpoints e ON e.id = d.endpoint_id"
-        " WHERE d.id = :id AND d.organization_id = :organization_id",
-        id=delivery_id,
-        organization_id=organization.id,
-    )
-    if row is None:
-        raise delivery_not_found(organization, delivery_id)
-    _refuse_unless_open(row, org_flag(organization.name))
-    if not await _make_due(tx, [delivery_id]):
-        raise Problem(
-            "delivery_in_progress",
-            f"{delivery_id} is being sent right now. Try again in a few seconds.",
-        )
-    target = audit_target(row["url"])
-    await audit.write(tx, organization.id, msgspec.structs.replace(entry, target=target))
-
-
+@in_transaction
 async def _redeliver_batch(tx: Transaction, ids: list[str]) -> int:
     rows = await tx.fetch_all(
         "SELECT d.id FROM deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint_id"
@@ -161,13 +159,6 @@ async def _redeliver_batch(tx: Transaction, ids: list[str]) -> int:
         ids=ids,
     )
     return await _make_due(tx, [row["id"] for row in rows])
-
-
-async def _write_audit_entry(
-    tx: Transaction, organization_id: str, entry: audit.Entry, count: int
-) -> None:
-    details = {**entry.details, "count": count}
-    await audit.write(tx, organization_id, msgspec.structs.replace(entry, details=details))
 
 
 async def _make_due(tx: Transaction, ids: list[str]) -> int:

@@ -1,6 +1,6 @@
 """Adds and updates endpoints. A new endpoint's secret is generated, sealed and shown once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -9,15 +9,17 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.memberships import lock_organization
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import Sealed, SealingKeys
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.endpoints import (
     Endpoint,
     audit_entry,
     audit_target,
     find_endpoint,
+    list_endpoints,
+    lock_endpoint,
     update_row,
 )
-from agentjobs.webhooks.events import EVENTS, decode_filter
+from agentjobs.webhooks.events import EVENTS
 from agentjobs.webhooks.signing import new_secret, seal_secret
 from agentjobs.webhooks.targets import check_target
 from agentjobs_runtime.clock import now_ms
@@ -37,14 +39,6 @@ class CreatedEndpoint(NamedTuple):
     endpoint: Endpoint
     secret: str
     warning: str | None
-
-
-class _Changes(msgspec.Struct, frozen=True):
-    """None leaves a value unchanged."""
-
-    url: str | None
-    description: str | None
-    events: tuple[str, ...] | None
 
 
 async def add_endpoint(
@@ -72,8 +66,7 @@ async def add_endpoint(
     )
     secret = new_secret()
     sealed = seal_secret(keys, owner.id, endpoint.id, secret)
-    entry = audit_entry("webhook.added", endpoint, events=endpoint.events)
-    duplicates = await db.transact(_insert, owner.id, endpoint, sealed, entry)
+    duplicates = await _insert(db, owner.id, endpoint, sealed)
     return CreatedEndpoint(endpoint, secret, _join_warnings(warning, duplicates))
 
 
@@ -99,9 +92,12 @@ async def update_endpoint(
     warning = None
     if url is not None and url != endpoint.url:
         warning = await check_target(url, allowed, lookup=lookup, has_proxy=has_proxy)
-    changes = _Changes(url, description, None if events is None else _sort_events(events))
-    entry = audit_entry("webhook.changed", endpoint)
-    updated, duplicates = await db.transact(_update, endpoint, changes, entry)
+    given = {
+        "url": url,
+        "description": description,
+        "events": None if events is None else _sort_events(events),
+    }
+    updated, duplicates = await _update(db, organization, endpoint.id, given)
     return updated, _join_warnings(warning, duplicates)
 
 
@@ -131,8 +127,9 @@ def _join_warnings(target_warning: str | None, duplicates: Sequence[str]) -> str
     return " ".join(warnings) or None
 
 
+@audit.in_transaction
 async def _insert(
-    tx: Transaction, organization_id: str, endpoint: Endpoint, sealed: Sealed, entry: audit.Entry
+    tx: Transaction, organization_id: str, endpoint: Endpoint, sealed: Sealed
 ) -> list[str]:
     """Returns the identifiers of endpoints with the same URL."""
     await lock_organization(tx, organization_id)
@@ -160,57 +157,36 @@ async def _insert(
         key_id=sealed.key_id,
         now=endpoint.created_at,
     )
+    entry = audit_entry("webhook.added", endpoint, events=endpoint.events)
     await audit.write(tx, organization_id, entry)
     return [row["id"] for row in rows if row["url"] == endpoint.url]
 
 
+@audit.in_transaction
 async def _update(
-    tx: Transaction, endpoint: Endpoint, changes: _Changes, entry: audit.Entry
+    tx: Transaction, organization: str, endpoint_id: str, given: Mapping[str, Any]
 ) -> tuple[Endpoint, list[str]]:
     """Returns the endpoint and, if its URL changed, other endpoints with the same URL."""
-    row = await tx.fetch_one(
-        "SELECT * FROM webhook_endpoints WHERE id = :id AND removed_at IS NULL"
-        " /*postgresql FOR UPDATE */",
-        id=endpoint.id,
-    )
-    values = {} if row is None else _changed_columns(row, changes)
-    if row is None or not values:
-        # Raises if the endpoint was removed in the meantime; otherwise nothing changes.
-        return await update_row(tx, endpoint, None, "url = url"), []
-    assignments = [f"{name} = :{name}" for name in values]
-    if "url" in values:
+    endpoint = await lock_endpoint(tx, organization, endpoint_id)
+    changed = {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != getattr(endpoint, name)
+    }
+    if not changed:
+        return endpoint, []
+    after = msgspec.structs.replace(endpoint, **changed)
+    details: dict[str, Any] = {"what": list(changed)}
+    assignments = [f"{name} = :{name}" for name in changed]
+    duplicates = []
+    if "url" in changed:
+        details["former_url"] = audit_target(endpoint.url)
         assignments.append(_RESET_FAILURES)
-    entry = _with_changes(entry, row["url"], values)
-    updated = await update_row(tx, endpoint, entry, ", ".join(assignments), **values)
-    duplicates = await _find_duplicates(tx, row, updated.url) if "url" in values else []
-    return updated, duplicates
-
-
-def _changed_columns(row: Row, changes: _Changes) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    if changes.url not in {None, row["url"]}:
-        values["url"] = changes.url
-    if changes.description not in {None, row["description"]}:
-        values["description"] = changes.description
-    if changes.events not in {None, decode_filter(row["events"])}:
-        values["events"] = msgspec.json.encode(changes.events).decode()
-    return values
-
-
-def _with_changes(entry: audit.Entry, former_url: str, values: dict[str, Any]) -> audit.Entry:
-    details = {**entry.details, "what": list(values)}
-    if "url" not in values:
-        return msgspec.structs.replace(entry, details=details)
-    details["former_url"] = audit_target(former_url)
-    return msgspec.structs.replace(entry, target=audit_target(values["url"]), details=details)
-
-
-async def _find_duplicates(tx: Transaction, row: Row, url: str) -> list[str]:
-    rows = await tx.fetch_all(
-        "SELECT id FROM webhook_endpoints WHERE organization_id = :organization_id"
-        " AND url = :url AND id <> :id AND removed_at IS NULL ORDER BY id",
-        organization_id=row["organization_id"],
-        url=url,
-        id=row["id"],
-    )
-    return [row["id"] for row in rows]
+        others = await list_endpoints(tx, organization)
+        duplicates = [
+            other.id for other in others if other.url == after.url and other.id != after.id
+        ]
+    if "events" in changed:
+        changed["events"] = msgspec.json.encode(after.events).decode()
+    entry = audit_entry("webhook.changed", after, **details)
+    return await update_row(tx, endpoint, entry, ", ".join(assignments), **changed), duplicates

@@ -2,9 +2,9 @@
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
-from agentjobs.organizations.sealing import Sealed, SealingKeys
+from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database, Transaction
-from agentjobs.webhooks.endpoints import Endpoint, audit_entry, find_endpoint, org_flag, update_row
+from agentjobs.webhooks.endpoints import Endpoint, audit_entry, lock_endpoint, org_flag, update_row
 from agentjobs.webhooks.signing import (
     SecretOpener,
     new_secret,
@@ -20,25 +20,43 @@ MAX_OVERLAP_HOURS = 168
 _AT_ONCE = 0
 
 
+@audit.in_transaction
 async def rotate_secret(
-    db: Database, keys: SealingKeys, organization: str, endpoint: str, overlap_hours: int = 24
+    tx: Transaction, keys: SealingKeys, organization: str, endpoint: str, overlap_hours: int = 24
 ) -> tuple[Endpoint, str]:
     """The new secret signs beside the old one for `overlap_hours`, then alone."""
     if not 0 <= overlap_hours <= MAX_OVERLAP_HOURS:
         raise Problem("invalid_overlap", f"The overlap must be 0 to {MAX_OVERLAP_HOURS} hours.")
-    current = await find_endpoint(db, organization, endpoint)
-    owner = await find_organization(db, organization)
+    current = await lock_endpoint(tx, organization, endpoint)
+    owner = await find_organization(tx, organization)
     secret = new_secret()
     sealed = seal_secret(keys, owner.id, current.id, secret)
-    entry = audit_entry("webhook.secret_rotated", current, overlap_hours=overlap_hours)
-    return await db.transact(_set_pending, current, sealed, overlap_hours, entry), secret
+    # The main secret stays, or the former pending one if its time has come.
+    updated = await update_row(
+        tx,
+        current,
+        audit_entry("webhook.secret_rotated", current, overlap_hours=overlap_hours),
+        "sealed = CASE WHEN promote_at <= :now THEN pending_sealed ELSE sealed END,"
+        " key_id = CASE WHEN promote_at <= :now THEN pending_key_id ELSE key_id END,"
+        " pending_sealed = :sealed, pending_key_id = :key_id, promote_at = :promote_at",
+        sealed=sealed.data,
+        key_id=sealed.key_id,
+        promote_at=await tx.clock_ms() + overlap_hours * HOUR_MS if overlap_hours else _AT_ONCE,
+    )
+    return updated, secret
 
 
-async def promote_secret(db: Database, organization: str, endpoint: str) -> Endpoint:
-    current = await find_endpoint(db, organization, endpoint)
+@audit.in_transaction
+async def promote_secret(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
+    current = await lock_endpoint(tx, organization, endpoint)
     if not current.has_pending_secret:
-        raise _no_pending_secret(current)
-    return await db.transact(_promote, current, audit_entry("webhook.secret_promoted", current))
+        raise Problem(
+            "no_pending_secret",
+            f"{current.id} has no pending secret. `agentjobs webhooks rotate-secret "
+            f"{current.id}{org_flag(organization)}` creates one.",
+        )
+    entry = audit_entry("webhook.secret_promoted", current)
+    return await update_row(tx, current, entry, "promote_at = :at", at=_AT_ONCE)
 
 
 async def check_endpoint_secrets(db: Database, keys: SealingKeys) -> int:
@@ -51,42 +69,3 @@ async def check_endpoint_secrets(db: Database, keys: SealingKeys) -> int:
     for row in rows:
         opener.open(row["organization_id"], row["id"], sealed_secrets(row), now_ms())
     return len(rows)
-
-
-def _no_pending_secret(endpoint: Endpoint) -> Problem:
-    return Problem(
-        "no_pending_secret",
-        f"{endpoint.id} has no pending secret. `agentjobs webhooks rotate-secret "
-        f"{endpoint.id}{org_flag(endpoint.organization)}` creates one.",
-    )
-
-
-async def _promote(tx: Transaction, endpoint: Endpoint, entry: audit.Entry) -> Endpoint:
-    """Another admin, or the clock, may have promoted it in the meantime."""
-    pending = await tx.fetch_one(
-        "SELECT id FROM webhook_endpoints WHERE id = :id AND promote_at > :at"
-        " /*postgresql FOR UPDATE */",
-        id=endpoint.id,
-        at=_AT_ONCE,
-    )
-    if pending is None:
-        raise _no_pending_secret(endpoint)
-    return await update_row(tx, endpoint, entry, "promote_at = :at", at=_AT_ONCE)
-
-
-async def _set_pending(
-    tx: Transaction, endpoint: Endpoint, sealed: Sealed, overlap_hours: int, entry: audit.Entry
-) -> Endpoint:
-    """Keeps the main secret, or the former pending one if its time has come."""
-    promote_at = await tx.clock_ms() + overlap_hours * HOUR_MS if overlap_hours else _AT_ONCE
-    return await update_row(
-        tx,
-        endpoint,
-        entry,
-        "sealed = CASE WHEN promote_at <= :now THEN pending_sealed ELSE sealed END,"
-        " key_id = CASE WHEN promote_at <= :now THEN pending_key_id ELSE key_id END,"
-        " pending_sealed = :sealed, pending_key_id = :key_id, promote_at = :promote_at",
-        sealed=sealed.data,
-        key_id=sealed.key_id,
-        promote_at=promote_at,
-    )
