@@ -16,11 +16,9 @@ _UNKNOWN = "Issue does not exist or you do not have permission to see it."
 
 @dataclass
 class JiraIssue:
-    """`description` is a document on Cloud and text on Data Center."""
-
     key: str
     summary: str = "A ticket"
-    description: Any = None
+    description: str | None = None
     labels: list[str] = field(default_factory=list)
     former_keys: tuple[str, ...] = ()
     may_link: bool = True
@@ -59,27 +57,22 @@ class JiraServer(ContractServer):
 
     def admit(self, call: Call) -> None:
         """Cloud treats an unknown credential as anonymous, which sees no issue."""
-        if ("/rest/api/3/" in call.name) != self.is_cloud:
-            raise Refusal(404, f"{call.name} is of another version")
         if self._is_known(call):
             return
         if self.is_cloud and "/issue/" in call.name:
             raise Refusal(404, _UNKNOWN, {"X-Seraph-LoginReason": "AUTHENTICATED_FAILED"})
         raise Refusal(401, "You are not authenticated.")
 
-    @handles("GET /rest/api/3/myself")
-    async def cloud_myself(self, _: Call) -> Response:
-        return Response({"accountId": "5b10", "emailAddress": ACCOUNT, "displayName": "Bot"})
-
-    @handles("GET /rest/api/3/serverInfo")
+    @handles("GET /rest/api/2/serverInfo")
     async def server_info(self, _: Call) -> Response:
         return Response({"baseUrl": "https://acme.atlassian.net", "deploymentType": "Cloud"})
 
     @handles("GET /rest/api/2/myself")
-    async def own_myself(self, _: Call) -> Response:
+    async def myself(self, _: Call) -> Response:
+        if self.is_cloud:
+            return Response({"accountId": "5b10", "emailAddress": ACCOUNT, "displayName": "Bot"})
         return Response({"key": "JIRAUSER1", "name": "bot", "displayName": "Bot"})
 
-    @handles("GET /rest/api/3/issue/{issueIdOrKey}")
     @handles("GET /rest/api/2/issue/{issueIdOrKey}")
     async def issue(self, call: Call) -> Response:
         issue = self._issue(call)
@@ -98,7 +91,6 @@ class JiraServer(ContractServer):
             }
         )
 
-    @handles("POST /rest/api/3/issue/{issueIdOrKey}/remotelink")
     @handles("POST /rest/api/2/issue/{issueIdOrKey}/remotelink")
     async def link(self, call: Call) -> Response:
         issue = self._issue(call)

@@ -12,7 +12,7 @@ from agentjobs.platforms.protocol import Platform, PlatformError
 from agentjobs.store.database import Database
 from agentjobs.tickets.bounds import one_line
 from agentjobs.tickets.issues import IssueTracker, parse_issue
-from agentjobs.tickets.jira.tracker import JiraTracker, parse_key
+from agentjobs.tickets.jira import JiraTracker, parse_key
 from agentjobs.tickets.protocol import (
     ResultLink,
     Ticket,

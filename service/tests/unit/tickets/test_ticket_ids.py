@@ -3,7 +3,7 @@
 import pytest
 
 from agentjobs.tickets.issues import parse_issue
-from agentjobs.tickets.jira.tracker import parse_key
+from agentjobs.tickets.jira import parse_key
 from agentjobs.tickets.trackers import NewTracker, draft_from
 from agentjobs_runtime.problems import Problem
 

@@ -1,7 +1,7 @@
 """Jira as a tracker: `ABC-123`, or the URL of an issue. Cloud and Data Center.
 
-Cloud (REST v3) authenticates with an e-mail address and API token, Data Center (v2) with a personal
-access token.
+Cloud authenticates with an e-mail address and API token, Data Center with a personal access token.
+Both return texts in Jira's own markup in version 2 of the API.
 """
 
 import re
@@ -16,12 +16,12 @@ import msgspec
 from agentjobs.platforms.http.client import ApiError, PlatformApi, RetryBudget
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs.tickets.bounds import build_ticket, one_line
-from agentjobs.tickets.jira.document_text import adf_text
 from agentjobs.tickets.protocol import ResultLink, Ticket
 from agentjobs.tickets.validate import GATEWAY_HOST
 from agentjobs_runtime.git.remote import basic_authorization
 
 _KEY = re.compile(r"[A-Z][A-Z0-9_]{0,99}-[1-9][0-9]{0,17}")
+_REST = "/rest/api/2"
 _FIELDS = "summary,description,labels"
 _MAX_LINK_TITLE = 255
 _MAX_NAME = 100
@@ -31,7 +31,7 @@ class _Fields(msgspec.Struct):
     """Fields that a project hides are missing or null."""
 
     summary: str | None = None
-    description: Any = None
+    description: str | None = None
     labels: list[str] | None = None
 
 
@@ -71,7 +71,6 @@ class JiraTracker:
         self._url = url
         self._is_cloud = account is not None
         self._retry_budget = retry_budget
-        self._rest = "/rest/api/3" if self._is_cloud else "/rest/api/2"
         authorization = (
             f"Bearer {token}" if account is None else basic_authorization(account, token)
         )
@@ -115,7 +114,7 @@ class JiraTracker:
         while True:
             try:
                 await self._api.post(
-                    f"{self._rest}/issue/{ticket.id}/remotelink", body, needs="Link issues"
+                    f"{_REST}/issue/{ticket.id}/remotelink", body, needs="Link issues"
                 )
                 return
             except ApiError as error:
@@ -133,7 +132,7 @@ class JiraTracker:
         return build_ticket(
             key,
             fields.summary or "",
-            adf_text(fields.description),
+            fields.description or "",
             fields.labels or (),
             f"{await self._site()}/browse/{key}",
         )
@@ -147,7 +146,7 @@ class JiraTracker:
 
     async def _get(self, path: str, *, needs: str = "", **query: str) -> Any:
         try:
-            return await self._api.get(f"{self._rest}{path}", needs=needs, **query)
+            return await self._api.get(f"{_REST}{path}", needs=needs, **query)
         except ApiError as error:
             raise self._explain(error) from None
 
