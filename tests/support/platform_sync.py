@@ -291,9 +291,7 @@ class SyncEnvironment:
         return await self.row()
 
     async def receive(self, delivery_id: str, event: HookEvent) -> None:
-        """Receive a hook event and process it."""
         await record_hook_delivery(self.db, self.connection.id, delivery_id, event)
-        await self.loop.process_hook_events()
 
     async def row(self, external_id: str = SHOP) -> Row:
         row = await self.db.fetch_one(

@@ -1,4 +1,4 @@
-"""Follows the platforms: processes their hook events and syncs the repositories that are due.
+"""Follows the platforms: syncs the repositories that are due.
 
 Runs in every process with an API; each repository is synced by one of them, under a lease.
 """
@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from agentjobs.platform_sync import hook_events
 from agentjobs.platform_sync.claims import DueSync, SyncClaim, claim_due_sync
 from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.repos.queues import SYNC, SYNC_TOPIC
@@ -64,16 +63,10 @@ class PlatformLoop:
         with self._db.changes.listen(SYNC_TOPIC) as signal:
             try:
                 while True:
-                    has_more = await self.process_hook_events()
                     await self._start_due(signal)
-                    if not has_more:
-                        await signal.wait(_POLL_SECONDS)
+                    await signal.wait(_POLL_SECONDS)
             finally:
                 await self._stop()
-
-    async def process_hook_events(self) -> bool:
-        """Process a batch; True if there may be more."""
-        return await hook_events.process_hook_events(self._db) >= hook_events.MAX_BATCH
 
     async def sync_next(self) -> bool:
         """False if nothing is due that is not being synced already."""

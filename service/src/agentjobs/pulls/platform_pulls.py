@@ -209,7 +209,7 @@ async def advance_cursor(
     )
 
 
-_IS_LATER = "change_reported_at > :since"
+_IS_LATER = "change_reported_at >= :since"
 
 
 async def mark_read(tx: Transaction, repo_id: str, pulls: ReadPulls) -> None:

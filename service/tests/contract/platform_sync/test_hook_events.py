@@ -1,4 +1,4 @@
-"""Hook events as rows, and what they make due, on both stores."""
+"""Deliveries of webhooks count once, and what they make due, on both stores."""
 
 from pathlib import Path
 
@@ -8,12 +8,11 @@ from agentjobs.platform_sync import hook_events
 from agentjobs.platform_sync.claims import claim_due_sync, next_due_at
 from agentjobs.platform_sync.hook_events import (
     DeliveryStatus,
-    process_hook_events,
     prune_hook_events,
     record_hook_delivery,
 )
 from agentjobs.platforms.hooks import HookEvent
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.git.remote import Remote
 from agentjobs_runtime.settings import load
@@ -47,7 +46,6 @@ async def postpone(env: SyncEnvironment, failures: int = 0) -> None:
 
 async def makes_due(env: SyncEnvironment, delivery_id: str, event: HookEvent) -> bool:
     await receive(env, delivery_id, event)
-    await env.loop.process_hook_events()
     return await env.seconds_until_due() <= 0
 
 
@@ -66,13 +64,13 @@ async def test_a_delivery_is_stored_once_and_wakes_waiters(env: SyncEnvironment)
     assert now_ms() - row["hook_seen_at"] < 60_000
 
 
-async def test_an_event_makes_its_repository_due_and_is_processed_once(
+async def test_an_event_makes_its_repository_due_once(
     env: SyncEnvironment,
 ) -> None:
     await postpone(env)
     assert await makes_due(env, "one", PUSH)
-    assert await process_hook_events(env.db) == 0
     await postpone(env)
+    assert not await makes_due(env, "one", PUSH)
     assert not await makes_due(env, "pull of another tool", HookEvent("pull", SHOP, 7))
     await env.record_pull(7, "fix-7")
     assert await makes_due(env, "pull of ours", HookEvent("comment", SHOP, 7))
@@ -93,50 +91,6 @@ async def test_a_failing_repository_keeps_its_backoff(env: SyncEnvironment) -> N
     await postpone(env, failures=3)
     assert not await makes_due(env, "one", PUSH)
     assert await makes_due(env, "two", HookEvent("repository", SHOP))
-
-
-async def test_events_are_processed_in_batches_of_a_hundred(env: SyncEnvironment) -> None:
-    for number in range(130):
-        await receive(env, str(number), PUSH)
-    await postpone(env)
-    assert await env.loop.process_hook_events()
-    assert await env.seconds_until_due() <= 0
-    assert not await env.loop.process_hook_events()
-    assert await process_hook_events(env.db) == 0
-
-
-async def test_a_failing_event_does_not_block_others_and_is_given_up_eventually(
-    env: SyncEnvironment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_due = hook_events._make_due
-
-    async def failing(tx: Transaction, connection_id: str, event: HookEvent) -> None:
-        if event.kind == "repository":
-            raise ValueError("a bug")
-        await make_due(tx, connection_id, event)
-
-    monkeypatch.setattr(hook_events, "_make_due", failing)
-    await postpone(env)
-    await receive(env, "bad", HookEvent("repository", SHOP))
-    assert await makes_due(env, "good", PUSH)
-    assert await process_hook_events(env.db) == 0
-    for _ in range(hook_events.MAX_ATTEMPTS):
-        await env.execute("UPDATE platform_hints SET due_at = 1 WHERE due_at IS NOT NULL")
-        await env.loop.process_hook_events()
-    row = await env.db.fetch_one("SELECT due_at, error FROM platform_hints WHERE tries > 0")
-    assert row is not None
-    assert (row["due_at"], row["error"]) == (None, "ValueError: a bug")
-
-
-async def test_two_processes_process_an_event_once(env: SyncEnvironment) -> None:
-    await postpone(env)
-    await record_hook_delivery(env.db, env.connection.id, "one", PUSH)
-    both = [await env.db.transact(hook_events._due_events) for _ in range(2)]
-    await env.db.transact(hook_events._process, both[0])
-    assert await env.seconds_until_due() <= 0
-    await postpone(env)
-    await env.db.transact(hook_events._process, both[1])
-    assert await env.seconds_until_due() > 0
 
 
 async def test_only_repositories_with_hooks_are_polled_less_often(env: SyncEnvironment) -> None:
@@ -163,17 +117,13 @@ async def repos(env: SyncEnvironment) -> list[Row]:
     return await env.db.fetch_all(SELECT)
 
 
-async def test_events_are_deleted_after_a_day_but_not_before_they_are_processed(
+async def test_deliveries_are_deleted_after_a_day(
     env: SyncEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await receive(env, "one", PUSH)
-    await process_hook_events(env.db)
-    await receive(env, "two", PUSH)
     assert await prune_hook_events(env.db, now_ms()) == 0
     assert await prune_hook_events(env.db, now_ms() + DAY_MS + 1000) == 1
-    assert len(await env.db.fetch_all("SELECT id FROM platform_hints")) == 1
-    # A connection with very many events keeps fewer.
+    # A connection with very many deliveries keeps fewer.
+    await receive(env, "two", PUSH)
     monkeypatch.setattr(hook_events, "MAX_STORED", 0)
-    assert await prune_hook_events(env.db, now_ms()) == 0
-    await process_hook_events(env.db)
     assert await prune_hook_events(env.db, now_ms()) == 1

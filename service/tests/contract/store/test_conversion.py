@@ -49,8 +49,11 @@ IN_EARLIER_FORM = {
 }
 """The rows of tables that 0.2.0 had in another form, read back in that form."""
 
-NOT_KEPT = {"repos": ("scanned_at", "scan_error")}
-"""Nothing used these columns."""
+NOT_KEPT = {
+    "repos": ("scanned_at", "scan_error"),
+    "forge_hints": ("kind", "external_id", "number", "due_at", "tries", "error"),
+}
+"""Nothing used the columns of `repos`; a delivery of a webhook only counts once."""
 
 CONSTRAINTS = (
     "/*postgresql SELECT conname || ' ' || pg_get_constraintdef(oid) AS text FROM pg_constraint"

@@ -1040,26 +1040,18 @@ CREATE TABLE repo_sync (
     repo_id TEXT NOT NULL PRIMARY KEY REFERENCES repos (id),
     error TEXT,
     synced_at BIGINT,
-    -- When the next full sync is due; until then only hook events are processed.
+    -- When the next full sync is due; until then only what hook events name is read.
     full_due_at BIGINT,
     hook_seen_at BIGINT
 );
 
--- Hook events of platforms: each delivery once, deleted a day after it was processed.
+-- Deliveries of platforms' webhooks, for a day, so that each counts once.
 CREATE TABLE platform_hints (
     id TEXT NOT NULL PRIMARY KEY,
     connection_id TEXT NOT NULL REFERENCES platform_connections (id),
     delivery_id TEXT NOT NULL,
-    -- push, pull, comment, repository
-    kind TEXT NOT NULL,
-    external_id TEXT,
-    number BIGINT,
-    received_at BIGINT NOT NULL,
-    due_at BIGINT,
-    tries BIGINT NOT NULL DEFAULT 0,
-    error TEXT
+    received_at BIGINT NOT NULL
 );
 CREATE INDEX platform_hints_age ON platform_hints (received_at);
 CREATE UNIQUE INDEX platform_hints_deliveries ON platform_hints (connection_id, delivery_id);
-CREATE INDEX platform_hints_due ON platform_hints (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX platform_hints_of_connection ON platform_hints (connection_id, received_at);

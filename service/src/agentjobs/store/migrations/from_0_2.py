@@ -41,9 +41,8 @@ _STEPS: Mapping[str, Sequence[str]] = {
     "events of platforms": (
         _create("platform_hints"),
         """
-        INSERT INTO platform_hints (id, connection_id, delivery_id, kind, external_id, number,
-            received_at, due_at, tries, error) SELECT id, connection_id, delivery_id, kind,
-            external_id, number, received_at, due_at, tries, error FROM forge_hints;
+        INSERT INTO platform_hints (id, connection_id, delivery_id, received_at)
+            SELECT id, connection_id, delivery_id, received_at FROM forge_hints;
         DROP TABLE forge_hints;
         """,
     ),

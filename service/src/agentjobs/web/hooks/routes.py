@@ -1,7 +1,7 @@
 """`/hooks/{platform}/{connection_id}`: receives webhooks of platforms. Those that the service
 registered have the repository's ID in their URL, and a secret each.
 
-Verifies the signature and stores the event. Nothing is started here.
+Verifies the signature. What the event names becomes due for a sync.
 """
 
 import asyncio
