@@ -9,6 +9,7 @@ import msgspec
 
 from agentjobs.connections import health
 from agentjobs.connections.health import sync_backoff_ms
+from agentjobs.platforms.connection import ConnectionKind
 from agentjobs.platforms.protocol import RepoAddress
 from agentjobs.repos.queues import SYNC, postpone_syncs, release_sync
 from agentjobs.store.database import Database, Row, Transaction, to_struct
@@ -22,13 +23,16 @@ _MAX_ERROR_LENGTH = 1_000
 
 
 class PlatformRepo(msgspec.Struct, frozen=True, kw_only=True):
-    """A connected repository that a platform hosts."""
+    """A connected repository that a platform hosts; `account` is the login of its connection."""
 
     id: str
     organization_id: str
     organization: str
+    plan: str
     platform: str
     connection_id: str
+    connection_kind: ConnectionKind
+    account: str | None
     external_id: str
     full_name: str
     default_branch: str
@@ -85,9 +89,10 @@ async def claim_due_sync(
     """
     now = await tx.clock_ms()
     row = await tx.fetch_one(
-        "SELECT r.id, r.organization_id, o.name AS organization, r.platform, r.connection_id,"
-        " r.external_id, r.full_name, r.default_branch, r.head_commit, q.failures,"
-        " s.error, s.full_due_at, q.requested_at, c.error AS connection_error,"
+        "SELECT r.id, r.organization_id, o.name AS organization, o.plan, r.platform,"
+        " r.connection_id, c.kind AS connection_kind, c.account, r.external_id,"
+        " r.full_name, r.default_branch, r.head_commit, q.failures, s.error, s.full_due_at,"
+        " q.requested_at, c.error AS connection_error,"
         " CASE WHEN c.hook_seen_at IS NOT NULL THEN s.hook_seen_at END AS hook_seen_at,"
         " EXISTS (SELECT 1 FROM pulls p WHERE p.repo_id = r.id AND p.change_reported_at IS NOT NULL"
         "  AND p.state <> 'merged') AS has_pull_events"

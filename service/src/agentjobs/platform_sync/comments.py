@@ -8,15 +8,13 @@ import hashlib
 import logging
 import re
 
-import msgspec
-
 from agentjobs.jobs.operations.follow_up import FollowUpRequest, follow_up_job
 from agentjobs.jobs.operations.idempotency import IdempotencyClaim
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.organizations.authentication import Caller
 from agentjobs.platform_sync.claims import PlatformRepo
 from agentjobs.platform_sync.refusals import Refusals
-from agentjobs.platforms.protocol import Comment, Platform, PlatformError, RepoAddress
+from agentjobs.platforms.protocol import Comment, Platform, PlatformError
 from agentjobs.platforms.text import OWN_MARK
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.safe_text import single_line, strip_control_characters, truncate_bytes
@@ -39,91 +37,42 @@ class CommentDeferred(Exception):
     """The comment cannot be handled yet and should be handled again soon."""
 
 
-class Conversation(msgspec.Struct, frozen=True):
-    """The pull request of a comment, and the connection through which it is read.
-
-    `account` is the login with which the service comments; `is_own_account`: only the service uses
-    it.
-    """
-
-    address: RepoAddress
-    organization_id: str
-    plan: str
-    connection_id: str
-    number: int
-    account: str
-    is_own_account: bool
-
-
 async def handle_comment(
     context: JobsContext,
+    platform: Platform,
     repo: PlatformRepo,
     number: int,
     comment: Comment,
-    platform: Platform,
     refusals: Refusals,
 ) -> str | None:
-    """Handle a new comment on a pull request; returns what an admin should know.
+    """Start the follow-up that a new comment on a pull request requests, once, and reply.
 
-    Raises PlatformError and CommentDeferred.
-    """
-    if parse_instruction(comment.text, context.settings.mention) is None:
-        return None
-    row = await context.db.fetch_one(
-        "SELECT o.plan, c.kind, c.account FROM platform_connections c"
-        " JOIN organizations o ON o.id = c.organization_id WHERE c.id = :id",
-        id=repo.connection_id,
-    )
-    if row is None:
-        return None
-    conversation = Conversation(
-        repo.address,
-        repo.organization_id,
-        row["plan"],
-        repo.connection_id,
-        number,
-        account=row["account"] or "",
-        # Comments of a person whose token the connection uses count as the person's.
-        is_own_account=row["kind"] == "app",
-    )
-    return await respond_to_comment(context, platform, conversation, comment, refusals)
-
-
-async def respond_to_comment(
-    context: JobsContext,
-    platform: Platform,
-    conversation: Conversation,
-    comment: Comment,
-    refusals: Refusals,
-) -> str | None:
-    """Start the requested follow-up once and reply; returns what an admin should know.
-
-    Raises PlatformError and CommentDeferred.
+    Returns what an admin should know. Raises PlatformError and CommentDeferred.
     """
     instruction = parse_instruction(comment.text, context.settings.mention)
     if instruction is None:
         return None
-    if conversation.is_own_account and comment.author == conversation.account:
+    # Comments of a person whose token the connection uses count as the person's.
+    if repo.connection_kind == "app" and comment.author == repo.account:
         return None
-    repo, number = conversation.address, conversation.number
     note = None
     try:
-        refusal = None if await platform.may_write(repo, comment.author) else _NO_ACCESS
+        refusal = None if await platform.may_write(repo.address, comment.author) else _NO_ACCESS
     except PlatformError as error:
         if error.fault != "denied":
             raise
         refusal = _UNKNOWN_ACCESS
         note = f"A comment on #{number} started no follow-up: {error}"
     if refusal is not None:
-        fields = {"repo_id": repo.repo_id, "comment": comment.url, "reason": note or refusal}
+        fields = {"repo_id": repo.id, "comment": comment.url, "reason": note or refusal}
         _log.info("a comment starts no follow-up", extra={"fields": fields})
         await refusals.tell(
-            platform, repo, number, comment.author, refusal, own_login=conversation.account
+            platform, repo.address, number, comment.author, refusal, own_login=repo.account or ""
         )
         return note
-    reply = await _start_follow_up(context, platform.platform, conversation, comment, instruction)
+    reply = await _start_follow_up(context, repo, number, comment, instruction)
     if reply is not None:
-        await platform.comment(repo, number, f"{OWN_MARK}\n{reply}")
+        await platform.comment(repo.address, number, f"{OWN_MARK}\n{reply}")
     return None
 
 
@@ -147,30 +96,26 @@ def prompt_for(instruction: str, location: str) -> str:
 
 
 async def _start_follow_up(
-    context: JobsContext,
-    platform: str,
-    conversation: Conversation,
-    comment: Comment,
-    instruction: str,
+    context: JobsContext, repo: PlatformRepo, number: int, comment: Comment, instruction: str
 ) -> str | None:
     """The text of the reply; None if the comment was handled before."""
-    job_id = await _latest_completed_job(context, conversation)
+    job_id = await _latest_completed_job(context, repo, number)
     if job_id is None:
-        if await _has_unfinished_job(context, conversation):
+        if await _has_unfinished_job(context, repo, number):
             raise CommentDeferred
         return None
     caller = Caller(
-        organization_id=conversation.organization_id,
-        organization=conversation.address.organization,
-        plan=conversation.plan,
-        key_id=f"{platform}:{comment.author}",
+        organization_id=repo.organization_id,
+        organization=repo.organization,
+        plan=repo.plan,
+        key_id=f"{repo.platform}:{comment.author}",
         scope="jobs",
         git_write=False,
-        name=f"@{comment.author} on {platform}",
+        name=f"@{comment.author} on {repo.platform}",
     )
     # A service that is killed before it records the comment reads it again.
     claim = IdempotencyClaim(
-        f"{comment.kind}:{conversation.connection_id}:{conversation.address.repo_id}:{comment.id}",
+        f"{comment.kind}:{repo.connection_id}:{repo.id}:{comment.id}",
         # The location is left out: the line may have moved when the comment is read again.
         hashlib.sha256(instruction.encode(errors="replace")).digest(),
     )
@@ -185,23 +130,25 @@ async def _start_follow_up(
     return f"Started a follow-up on this pull request: [{created.receipt.job_id}]({url})"
 
 
-async def _has_unfinished_job(context: JobsContext, conversation: Conversation) -> bool:
+async def _has_unfinished_job(context: JobsContext, repo: PlatformRepo, number: int) -> bool:
     row = await context.db.fetch_one(
         "SELECT j.id FROM pulls p JOIN jobs j ON j.repo_id = p.repo_id AND j.branch = p.head_branch"
         " WHERE p.repo_id = :repo_id AND p.number = :number AND j.organization_id = :owner"
         " AND j.status IN ('queued', 'running') LIMIT 1",
-        repo_id=conversation.address.repo_id,
-        number=conversation.number,
-        owner=conversation.organization_id,
+        repo_id=repo.id,
+        number=number,
+        owner=repo.organization_id,
     )
     return row is not None
 
 
-async def _latest_completed_job(context: JobsContext, conversation: Conversation) -> str | None:
+async def _latest_completed_job(
+    context: JobsContext, repo: PlatformRepo, number: int
+) -> str | None:
     row = await context.db.fetch_one(
         "SELECT MAX(id) AS id FROM jobs WHERE repo_id = :repo_id AND pr_number = :number"
         " AND status = 'completed'",
-        repo_id=conversation.address.repo_id,
-        number=conversation.number,
+        repo_id=repo.id,
+        number=number,
     )
     return None if row is None else row["id"]

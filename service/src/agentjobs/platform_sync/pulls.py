@@ -20,7 +20,7 @@ from agentjobs.platforms.http.traffic import PollsPaused
 from agentjobs.platforms.protocol import Comment, CommentKind, Platform, PlatformError, RemotePull
 from agentjobs.platforms.text import MAX_TITLE_CHARACTERS, one_line
 from agentjobs.pulls import platform_pulls
-from agentjobs.pulls.platform_pulls import MAX_WITH_EVENTS, PullRow, ReadPulls
+from agentjobs.pulls.platform_pulls import MAX_WITH_EVENTS, PullReading, PullRow
 from agentjobs.pulls.status_rows import look_again
 from agentjobs.store.database import StoreError, Transaction
 from agentjobs_runtime.problems import Problem
@@ -57,29 +57,17 @@ class _Run:
     repo: PlatformRepo
     platform: Platform
     is_repo_present: bool
-    since: int
-    read: list[int] = field(default_factory=list)
-    current: list[int] = field(default_factory=list)
-    present: list[int] = field(default_factory=list)
-    missing: list[int] = field(default_factory=list)
-    deferred: list[int] = field(default_factory=list)
+    is_incomplete: bool
     notes: list[str] = field(default_factory=list)
     unavailable: list[PlatformError] = field(default_factory=list)
-
-    def result(self) -> ReadPulls:
-        # If the platform did not return the repository, the whole repository may be missing.
-        missing = self.missing if self.is_repo_present else []
-        return ReadPulls(self.since, self.read, self.current, self.present, missing, self.deferred)
 
 
 @dataclass
 class PullSync:
-    """One per process, in which `attempts` counts failures per comment; `handled_early` are
-    comments that were handled although an earlier one failed."""
+    """One per process, in which `attempts` counts failures per comment."""
 
     context: JobsContext
     attempts: dict[_CommentKey, float] = field(default_factory=dict)
-    handled_early: set[_CommentKey] = field(default_factory=set)
     refusals: Refusals = field(default_factory=Refusals)
 
     async def sync(
@@ -87,23 +75,17 @@ class PullSync:
     ) -> PullSyncResult:
         """Raises PlatformError if the platform is unavailable or refuses the credential; errors
         that concern a single pull request or comment become a note."""
-        db = self.context.db
-        run = _Run(repo, platform, is_repo_present, since=await db.clock_ms())
-        with_events = await platform_pulls.pulls_with_events(db, repo.id)
+        with_events = await platform_pulls.pulls_with_events(self.context.db, repo.id)
+        run = _Run(repo, platform, is_repo_present, len(with_events) > MAX_WITH_EVENTS)
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 for row in await self._choose(due, with_events[:MAX_WITH_EVENTS]):
                     await self._read(run, row)
         except TimeoutError:
             run.notes.append(_SLOW)
-        finally:
-            if run.read:
-                await db.transact(platform_pulls.mark_read, repo.id, run.result())
         if run.unavailable and not is_repo_present:
             raise run.unavailable[0]
-        note = run.notes[0] if run.notes else None
-        is_incomplete = bool(run.deferred) or len(with_events) > MAX_WITH_EVENTS
-        return PullSyncResult(note, is_incomplete)
+        return PullSyncResult(run.notes[0] if run.notes else None, run.is_incomplete)
 
     async def _choose(self, due: DueSync, with_events: Sequence[PullRow]) -> list[PullRow]:
         if not due.is_full:
@@ -114,9 +96,10 @@ class PullSync:
         return [*with_events, *(row for row in others if row.number not in first)]
 
     async def _read(self, run: _Run, row: PullRow) -> None:
-        run.read.append(row.number)
+        reading = PullReading(row, row.not_found_count)
         try:
-            is_current = await self._sync_pull(run, row)
+            reading.is_handled = await self._sync_pull(run, reading)
+            run.is_incomplete |= not reading.is_handled
         except PlatformError as error:
             is_unavailable = error.fault == "away" and run.unavailable
             if error.fault == "unauthorized" or is_unavailable or isinstance(error, PollsPaused):
@@ -125,27 +108,33 @@ class PullSync:
                 # Only this pull request may be affected: the next one shows it.
                 run.unavailable.append(error)
             run.notes.append(str(error))
-        else:
-            (run.current if is_current else run.deferred).append(row.number)
+        finally:
+            await self.context.db.transact(platform_pulls.record_reading, run.repo.id, reading)
 
-    async def _sync_pull(self, run: _Run, row: PullRow) -> bool:
+    async def _sync_pull(self, run: _Run, reading: PullReading) -> bool:
         """False if a comment has to be handled again."""
+        row = reading.row
         remote = await self._fetch(run, row)
+        if remote is not None:
+            reading.not_found_count = 0
+        else:
+            # If the platform did not return the repository, the whole repository may be missing.
+            reading.not_found_count += run.is_repo_present
+            if reading.not_found_count < MAX_MISSING:
+                return True
+            remote = msgspec.structs.replace(_to_remote(row), state="closed")
         if remote != _to_remote(row):
             await self.context.db.transact(self._update, run.repo, row, remote)
         return remote.state != "open" or await self._handle_comments(run, row)
 
-    async def _fetch(self, run: _Run, row: PullRow) -> RemotePull:
+    async def _fetch(self, run: _Run, row: PullRow) -> RemotePull | None:
+        """None if the platform does not have it."""
         try:
             remote = await run.platform.pull(run.repo.address, row.number)
         except PlatformError as error:
             if error.fault != "gone":
                 raise
-            run.missing.append(row.number)
-            stored = _to_remote(row)
-            is_deleted = run.is_repo_present and row.not_found_count + 1 >= MAX_MISSING
-            return msgspec.structs.replace(stored, state="closed") if is_deleted else stored
-        run.present.append(row.number)
+            return None
         return msgspec.structs.replace(remote, title=one_line(remote.title, MAX_TITLE_CHARACTERS))
 
     async def _update(
@@ -161,8 +150,6 @@ class PullSync:
         tx.announce(f"events:{repo.organization_id}")
 
     async def _handle_comments(self, run: _Run, row: PullRow) -> bool:
-        if row.number in run.missing:
-            return True
         comments = await run.platform.comments(run.repo.address, row.number, row.comment_cursor)
         is_all_handled = True
         for kind in _KINDS:
@@ -182,34 +169,25 @@ class PullSync:
 
     async def _handle_newer(self, run: _Run, row: PullRow, comments: Sequence[Comment]) -> bool:
         """Comments of one kind, the oldest first; False if some have to be handled again."""
-        has_failed = False
         for comment in comments:
             key = (run.repo.id, row.number, comment.kind, comment.id)
-            try:
-                is_handled = await self._handle(run, key, comment)
-            except CommentDeferred:
+            if not await self._handle(run, key, comment):
                 return False
-            if not is_handled:
-                has_failed = True
-            elif has_failed:
-                self.handled_early.add(key)
-            else:
-                await self._advance(key)
-                self.handled_early.discard(key)
-        return not has_failed
+            await self._advance(key)
+        return True
 
     async def _advance(self, key: _CommentKey) -> None:
         await self.context.db.transact(platform_pulls.advance_cursor, *key)
 
     async def _handle(self, run: _Run, key: _CommentKey, comment: Comment) -> bool:
-        """False if it failed and should be tried again. Raises CommentDeferred."""
-        if key in self.handled_early:
-            return True
+        """False if it should be tried again."""
         try:
             note = await handle_comment(
-                self.context, run.repo, key[1], comment, run.platform, self.refusals
+                self.context, run.platform, run.repo, key[1], comment, self.refusals
             )
-        except (CommentDeferred, StoreError):
+        except CommentDeferred:
+            return False
+        except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one comment must not block the others
             is_unavailable = isinstance(error, PlatformError) and error.fault in {
@@ -218,8 +196,6 @@ class PullSync:
             }
             if self._may_retry(key, error, _UNAVAILABLE_ATTEMPT if is_unavailable else 1):
                 run.notes.append(f"A comment on #{key[1]} was not handled: {_reason(error)}")
-                if is_unavailable:
-                    raise CommentDeferred from None
                 return False
         else:
             run.notes += [note] if note else []
@@ -227,9 +203,8 @@ class PullSync:
         return True
 
     def _may_retry(self, key: _CommentKey, error: Exception, weight: float) -> bool:
-        if len(self.attempts) + len(self.handled_early) >= _MAX_REMEMBERED:
+        if len(self.attempts) >= _MAX_REMEMBERED:
             self.attempts.clear()
-            self.handled_early.clear()
         attempts = self.attempts[key] = self.attempts.get(key, 0) + weight
         fields = {"repo_id": key[0], "pull": key[1], key[2]: key[3], "attempts": attempts}
         if attempts < MAX_ATTEMPTS:

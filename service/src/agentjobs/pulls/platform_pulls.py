@@ -4,6 +4,7 @@ Contacts no platform; `platform_sync` does.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -63,19 +64,14 @@ class PullRow(msgspec.Struct, frozen=True, kw_only=True):
 _FIELDS = ", ".join(PullRow.__struct_fields__)
 
 
-class ReadPulls(msgspec.Struct, frozen=True):
-    """The numbers of pull requests that a sync read, by what came of it.
+@dataclass
+class PullReading:
+    """What came of reading a pull request. `is_handled`: the events that `row` has are handled,
+    or, if it is False, it is read again soon."""
 
-    `current`: events before `since` are handled; `present` and `missing`: whether the platform has
-    it; `deferred`: read it again soon.
-    """
-
-    since: int
-    read: list[int]
-    current: list[int]
-    present: list[int]
-    missing: list[int]
-    deferred: list[int]
+    row: PullRow
+    not_found_count: int
+    is_handled: bool | None = None
 
 
 async def record_pull(
@@ -209,30 +205,22 @@ async def advance_cursor(
     )
 
 
-_IS_LATER = "change_reported_at >= :since"
-
-
-async def mark_read(tx: Transaction, repo_id: str, pulls: ReadPulls) -> None:
-    now = await tx.clock_ms()
-    for assignment, numbers, parameters in (
-        ("synced_at = :now", pulls.read, {"now": now}),
-        (
-            f"change_reported_at = CASE WHEN {_IS_LATER} THEN change_reported_at END",
-            pulls.current,
-            {"since": pulls.since},
-        ),
-        ("not_found_count = 0", pulls.present, {}),
-        ("not_found_count = not_found_count + 1", pulls.missing, {}),
-        ("change_reported_at = COALESCE(change_reported_at, :now)", pulls.deferred, {"now": now}),
-    ):
-        if numbers:
-            await tx.execute(
-                f"UPDATE pulls SET {assignment} WHERE repo_id = :repo_id"
-                " AND CAST(number AS TEXT) IN (SELECT value FROM each(:numbers))",
-                repo_id=repo_id,
-                numbers=[str(number) for number in numbers],
-                **parameters,
-            )
+async def record_reading(tx: Transaction, repo_id: str, reading: PullReading) -> None:
+    reported = "change_reported_at"
+    if reading.is_handled is not None:
+        # An event that was received meanwhile stays.
+        reported = "NULLIF(change_reported_at, CAST(:reported AS BIGINT))"
+    if reading.is_handled is False:
+        reported = "COALESCE(change_reported_at, :now)"
+    await tx.execute(
+        f"UPDATE pulls SET synced_at = :now, not_found_count = :count,"
+        f" change_reported_at = {reported} WHERE repo_id = :repo_id AND number = :number",
+        repo_id=repo_id,
+        number=reading.row.number,
+        count=reading.not_found_count,
+        reported=reading.row.change_reported_at,
+        now=await tx.clock_ms(),
+    )
 
 
 async def mark_event(
