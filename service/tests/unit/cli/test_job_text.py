@@ -3,12 +3,15 @@
 import httpx
 
 from agentjobs.cli.jobs.text import details, progress
-from agentjobs.web.api import examples
+from agentjobs.jobs.model import JobView
+from agentjobs.web.api.examples import response_example
 from agentjobs_client import Client, Job
+
+JOB = response_example(JobView)
 
 
 def read_job(**fields: object) -> Job:
-    document = {**examples.JOB, **fields}
+    document = {**JOB, **fields}
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=document))
     with Client("http://test", "ajk_x", transport=transport) as client:
         return client.job("job_1")

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from agentjobs.web.api import examples
+from agentjobs.jobs.model import JobView
+from agentjobs.web.api.examples import response_example
 from agentjobs_client import (
     Client,
     Environment,
@@ -19,6 +20,8 @@ from agentjobs_client import (
     Verification,
 )
 
+JOB = response_example(JobView)
+
 
 def read_job(document: object) -> Job:
     transport = httpx.MockTransport(lambda _: httpx.Response(200, json=document))
@@ -27,7 +30,7 @@ def read_job(document: object) -> Job:
 
 
 def test_a_job_has_times_with_a_zone_and_nested_types():
-    job = read_job(examples.JOB)
+    job = read_job(JOB)
     assert job.created_at == datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
     assert job.completed_at is not None
     assert job.completed_at.utcoffset() == timedelta(0)
@@ -41,14 +44,14 @@ def test_a_job_has_times_with_a_zone_and_nested_types():
 
 
 def test_the_raw_document_is_as_the_service_sent_it():
-    document = {**examples.JOB, "colour": "red"}
+    document = {**JOB, "colour": "red"}
     assert read_job(document).raw == document
     assert pickle.loads(pickle.dumps(read_job(document))) == read_job(document)
 
 
 def test_unknown_fields_and_values_of_a_newer_service_are_accepted():
     ticket = {"title": "t", "url": "u", "votes": 3}
-    job = read_job({**examples.JOB, "status": "paused", "pr_state": "queued", "ticket": ticket})
+    job = read_job({**JOB, "status": "paused", "pr_state": "queued", "ticket": ticket})
     assert job.status == "paused"
     assert not job.is_finished
 
@@ -69,12 +72,10 @@ def test_the_fields_of_the_specification_are_enough():
 
 
 def test_elapsed_is_a_duration():
-    assert read_job({**examples.JOB, "elapsed_ms": 1500}).elapsed == timedelta(seconds=1.5)
+    assert read_job({**JOB, "elapsed_ms": 1500}).elapsed == timedelta(seconds=1.5)
 
 
-@pytest.mark.parametrize(
-    "document", [[], {"job_id": 3}, {**examples.JOB, "created_at": "yesterday"}]
-)
+@pytest.mark.parametrize("document", [[], {"job_id": 3}, {**JOB, "created_at": "yesterday"}])
 def test_a_document_of_the_wrong_shape_is_reported(document):
     with pytest.raises(UnexpectedAnswer, match="upgrade this client"):
         read_job(document)

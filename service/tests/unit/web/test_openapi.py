@@ -103,7 +103,7 @@ def test_every_path_parameter_is_described() -> None:
 
 
 def test_every_parameter_has_an_example_that_matches_its_schema() -> None:
-    """Add examples of query parameters to `examples.QUERY_EXAMPLES`."""
+    """Add examples of query parameters to `examples.QUERY_VALUES`."""
     faults = []
     for section in ("paths", "webhooks"):
         for methods in DOCUMENT[section].values():

@@ -41,7 +41,6 @@ _CREATION_HEADERS = (_IDEMPOTENCY_KEY, _TRACEPARENT)
 _JOB_QUEUED = SuccessResponse(
     "The job is queued.",
     Receipt,
-    examples.RECEIPT,
     status=202,
     headers={"Idempotent-Replay": "`true` when this repeats the response to an earlier request."},
 )
@@ -85,7 +84,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         summary="List jobs",
         description="The organization's jobs, newest first. A job is listed if all filters match.",
         query=job_list.JobListQuery,
-        response=SuccessResponse("A page of jobs.", job_list.JobList, examples.JOBS),
+        response=SuccessResponse("A page of jobs.", job_list.JobList),
     ),
     Operation(
         path="/jobs/{job_id}",
@@ -96,7 +95,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "is sent when the status changes, or after that time; with `wait_for=final`, only when the "
         "job has finished, or after that time.",
         query=jobs.JobQuery,
-        response=SuccessResponse("The job.", JobView, examples.JOB),
+        response=SuccessResponse("The job.", JobView),
     ),
     Operation(
         method="POST",
@@ -107,7 +106,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         description="A queued job is cancelled immediately. The agent of a running job is stopped "
         "within a second; the job is `cancelled` once it has stopped.",
         response=SuccessResponse(
-            "The job as it is now.", JobView, examples.CANCELLED_JOB, status=202
+            "The job as it is now.", JobView, example_fields={"status": "cancelled"}, status=202
         ),
         errors=("job_finished",),
     ),
@@ -169,7 +168,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "model calls. To follow a running job, continue with the last `sequence` as `after`. "
         "Titles and details are what an agent wrote: do not trust them.",
         query=steps.StepQuery,
-        response=SuccessResponse("A page of steps.", steps.StepList, examples.STEPS),
+        response=SuccessResponse("A page of steps.", steps.StepList),
     ),
     Operation(
         path="/jobs/{job_id}/prompt",
@@ -177,7 +176,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         id="getJobPrompt",
         summary="Read a job's prompt",
         description="The prompt of the job's latest attempt; null before the agent was started.",
-        response=SuccessResponse("The prompt.", jobs.PromptView, examples.PROMPT),
+        response=SuccessResponse("The prompt.", jobs.PromptView),
     ),
     Operation(
         path="/jobs/{job_id}/events",
@@ -186,7 +185,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         summary="List a job's events",
         description="Every change of the job's state, oldest first, with the payload that is "
         "sent to webhook endpoints.",
-        response=SuccessResponse("The events.", jobs.EventList, examples.EVENTS),
+        response=SuccessResponse("The events.", jobs.EventList),
     ),
     Operation(
         path="/jobs/{job_id}/diff",
@@ -199,7 +198,6 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         response=SuccessResponse(
             "The diff.",
             diff.DiffView,
-            examples.DIFF,
             texts={diff.DIFF_TEXT: examples.DIFF_TEXT, "text/plain": examples.DIFF_TEXT},
             headers={"X-Diff-Truncated": "`true` when the text is cut."},
         ),
@@ -216,7 +214,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         "the response is sent when there is an event, or after that time. Events of deleted jobs "
         "are not listed.",
         query=events.EventQuery,
-        response=SuccessResponse("A page of events.", events.EventPage, examples.EVENT_PAGE),
+        response=SuccessResponse("A page of events.", events.EventPage),
     ),
     Operation(
         path="/jobs/{job_id}/artifacts",
@@ -226,7 +224,7 @@ JOB_OPERATIONS: tuple[Operation, ...] = (
         description="The files that the job's agent left in the directory `AGENTJOBS_ARTIFACTS`, "
         "whether or not it succeeded: at most 50, of 10 MiB each and 32 MiB in total. The job's "
         "`warnings` name what was left out.",
-        response=SuccessResponse("The artifacts.", artifacts.ArtifactList, examples.ARTIFACTS),
+        response=SuccessResponse("The artifacts.", artifacts.ArtifactList),
     ),
     Operation(
         path="/jobs/{job_id}/artifacts/{name}",

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import structs
 
 from agentjobs.web.api.deprecation import Deprecation
-from agentjobs.web.api.examples import QUERY_EXAMPLES
+from agentjobs.web.api.examples import QUERY_VALUES
 from agentjobs.web.api.openapi_responses import (
     build_responses,
     json_content,
@@ -148,8 +148,8 @@ def _query_parameter(
         # With this style the name is not sent, only the properties are.
         described |= {"style": "form", "explode": True}
         described["schema"] = _prefix_properties(schema, name)
-    if name in QUERY_EXAMPLES:
-        described["example"] = QUERY_EXAMPLES[name]
+    if name in QUERY_VALUES:
+        described["example"] = QUERY_VALUES[name]
     if deprecation is not None:
         described |= _deprecation_fields(described["description"], deprecation)
     return described

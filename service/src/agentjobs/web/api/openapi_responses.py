@@ -6,7 +6,7 @@ from typing import Any
 from agentjobs.web.api.deprecation import DOCUMENTED_HEADERS
 from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
 from agentjobs.web.api.errors import ErrorBody
-from agentjobs.web.api.examples import error_example
+from agentjobs.web.api.examples import error_example, response_example
 from agentjobs.web.api.openapi_schemas import reference_to
 from agentjobs.web.api.operation import Operation, SuccessResponse
 
@@ -92,7 +92,8 @@ def _success(response: SuccessResponse) -> dict[str, Any]:
         for media_type, text in response.texts.items()
     }
     if response.type is not None:
-        content |= json_content(response.type, response.example)
+        example = {**response_example(response.type), **response.example_fields}
+        content |= json_content(response.type, example)
     own = {name: _header(text, _TEXT) for name, text in response.headers.items()}
     described = {
         "description": response.description,

@@ -47,11 +47,9 @@ class _Event(NamedTuple):
     description: str
     sequence: int
     pr_url: str | None
-    # The field of the example job with the time of the event.
-    time_field: str
+    occurred_at: str
 
 
-_PR_URL: str = examples.JOB["pr_url"]
 _EVENTS: Mapping[str, _Event] = {
     JOB_QUEUED: _Event(
         "jobQueued",
@@ -60,7 +58,7 @@ _EVENTS: Mapping[str, _Event] = {
         "stopped and the job returns to the queue.",
         1,
         None,
-        "created_at",
+        examples.CREATED_AT,
     ),
     JOB_STARTED: _Event(
         "jobStarted",
@@ -68,7 +66,7 @@ _EVENTS: Mapping[str, _Event] = {
         "The agent began running. Sent again at every new start.",
         2,
         None,
-        "started_at",
+        examples.STARTED_AT,
     ),
     JOB_COMPLETED: _Event(
         "jobCompleted",
@@ -76,8 +74,8 @@ _EVENTS: Mapping[str, _Event] = {
         "The agent finished and a pull request was opened. For an agent that completes with a "
         "report, `pr_url` is null.",
         3,
-        _PR_URL,
-        "completed_at",
+        examples.PULL_URL,
+        examples.COMPLETED_AT,
     ),
     JOB_FAILED: _Event(
         "jobFailed",
@@ -86,7 +84,7 @@ _EVENTS: Mapping[str, _Event] = {
         "cancelled. `error` of the job says why.",
         3,
         None,
-        "completed_at",
+        examples.COMPLETED_AT,
     ),
     PR_REVIEW_REQUESTED: _Event(
         "prReviewRequested",
@@ -94,8 +92,8 @@ _EVENTS: Mapping[str, _Event] = {
         "The pull request is ready for human review. Sent at most once per job, after "
         "`job.completed`; for a draft, once it is marked ready.",
         4,
-        _PR_URL,
-        "completed_at",
+        examples.PULL_URL,
+        examples.COMPLETED_AT,
     ),
 }
 _STRING = {"type": "string"}
@@ -177,8 +175,7 @@ def _parameter(name: str, headers: Mapping[str, str]) -> dict[str, Any]:
 
 def _example(name: str, event: _Event) -> tuple[dict[str, Any], dict[str, str]]:
     """The payload and its headers, signed as a sender does."""
-    occurred_at: str = examples.JOB[event.time_field]
-    payload = Payload(name, examples.JOB_ID, examples.JOB["repo"], event.pr_url, occurred_at)
+    payload = Payload(name, examples.JOB_ID, examples.REPO, event.pr_url, event.occurred_at)
     delivery = ClaimedDelivery(
         id=examples.DELIVERY_ID,
         fence=1,
@@ -193,6 +190,6 @@ def _example(name: str, event: _Event) -> tuple[dict[str, Any], dict[str, str]]:
         body=msgspec.json.encode(payload),
     )
     secrets = Secrets(examples.WEBHOOK_SECRET, examples.PENDING_WEBHOOK_SECRET)
-    sent_at = datetime.datetime.fromisoformat(occurred_at)
+    sent_at = datetime.datetime.fromisoformat(event.occurred_at)
     headers = signed_headers(delivery, secrets, int(sent_at.timestamp()) * 1_000)
     return msgspec.to_builtins(payload), {**headers, TRACEPARENT: examples.TRACEPARENT}

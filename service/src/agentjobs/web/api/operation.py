@@ -101,11 +101,12 @@ _PATH_PARAMETERS: Mapping[str, Parameter] = {
 
 
 class SuccessResponse(msgspec.Struct, frozen=True):
-    """`type` is a struct that is sent as JSON; `texts` has examples of texts by media type."""
+    """`type` is a struct that is sent as JSON, and `example_fields` are fields of its example that
+    differ from those of other operations; `texts` has examples of texts by media type."""
 
     description: str
     type: Any = None
-    example: Any = None
+    example_fields: Mapping[str, Any] = {}
     status: int = 200
     texts: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}

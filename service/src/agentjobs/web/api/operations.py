@@ -42,7 +42,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="List pull requests",
         description="Pull requests that jobs opened, newest first.",
         query=pulls.PullQuery,
-        response=SuccessResponse("A page of pull requests.", pulls.PullList, examples.PULLS),
+        response=SuccessResponse("A page of pull requests.", pulls.PullList),
         errors=("repo_not_found",),
     ),
     Operation(
@@ -52,7 +52,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Show a pull request",
         description="A pull request that a job opened. Its state on a platform is as of the last "
         "synchronization.",
-        response=SuccessResponse("The pull request.", pulls.PullView, examples.PULL),
+        response=SuccessResponse("The pull request.", pulls.PullView),
     ),
     Operation(
         method="POST",
@@ -65,7 +65,11 @@ OPERATIONS: tuple[Operation, ...] = (
         request=pulls.MergePullRequest,
         request_example=examples.MERGE_PULL,
         write_scope="pulls",
-        response=SuccessResponse("The merged pull request.", pulls.PullView, examples.MERGED_PULL),
+        response=SuccessResponse(
+            "The merged pull request.",
+            pulls.PullView,
+            example_fields={"state": "merged", "merged_at": examples.CLOSED_AT},
+        ),
         errors=("pull_not_open", "pull_changed", "pull_not_mergeable", "forge_unavailable"),
     ),
     Operation(
@@ -77,7 +81,11 @@ OPERATIONS: tuple[Operation, ...] = (
         description="Closes it without merging, here or on its platform. The API key needs the "
         "scope `pulls`.",
         write_scope="pulls",
-        response=SuccessResponse("The closed pull request.", pulls.PullView, examples.CLOSED_PULL),
+        response=SuccessResponse(
+            "The closed pull request.",
+            pulls.PullView,
+            example_fields={"state": "closed", "closed_at": examples.CLOSED_AT},
+        ),
         errors=("pull_not_open", "pull_not_mergeable", "forge_unavailable"),
     ),
     Operation(
@@ -88,11 +96,7 @@ OPERATIONS: tuple[Operation, ...] = (
         description="What the last scan of each repository found, the most severe first: one "
         "entry for each file, package, version and vulnerability.",
         query=vulnerabilities.VulnerabilityQuery,
-        response=SuccessResponse(
-            "A page of vulnerabilities.",
-            vulnerabilities.VulnerabilityList,
-            examples.VULNERABILITIES,
-        ),
+        response=SuccessResponse("A page of vulnerabilities.", vulnerabilities.VulnerabilityList),
         errors=("repo_not_found",),
     ),
     Operation(
@@ -107,7 +111,9 @@ OPERATIONS: tuple[Operation, ...] = (
         request=vulnerabilities.DismissRequest,
         request_example=examples.DISMISS_VULNERABILITY,
         response=SuccessResponse(
-            "The dismissed vulnerability.", VulnerabilityView, examples.DISMISSED_VULNERABILITY
+            "The dismissed vulnerability.",
+            VulnerabilityView,
+            example_fields={**examples.DISMISS_VULNERABILITY, "state": "snoozed"},
         ),
     ),
     Operation(
@@ -117,9 +123,7 @@ OPERATIONS: tuple[Operation, ...] = (
         id="reopenVulnerability",
         summary="Reopen a vulnerability",
         description="Forgets that it was dismissed or snoozed. It may start a job again.",
-        response=SuccessResponse(
-            "The open vulnerability.", VulnerabilityView, examples.VULNERABILITY
-        ),
+        response=SuccessResponse("The open vulnerability.", VulnerabilityView),
     ),
     Operation(
         path="/agents",
@@ -128,7 +132,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="List agents",
         description="Every enabled agent type, and whether the organization's plan allows it.",
         query=pagination.PageQuery,
-        response=SuccessResponse("The agents.", agents.AgentList, examples.AGENTS),
+        response=SuccessResponse("The agents.", agents.AgentList),
     ),
     Operation(
         path="/agents/{agent_id}",
@@ -137,7 +141,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Show an agent",
         description="What an agent does, its limits, and what `config_override` may contain when "
         "you create a job with it.",
-        response=SuccessResponse("The agent.", agents.AgentDetails, examples.AGENT_DETAILS),
+        response=SuccessResponse("The agent.", agents.AgentDetails),
     ),
     Operation(
         path="/repos",
@@ -147,7 +151,7 @@ OPERATIONS: tuple[Operation, ...] = (
         description="The connected repositories. Only one whose `index_status` is `ready` "
         "accepts jobs.",
         query=pagination.PageQuery,
-        response=SuccessResponse("The repositories.", repos.RepoList, examples.REPOS),
+        response=SuccessResponse("The repositories.", repos.RepoList),
     ),
     Operation(
         path="/repos/{repo_id}/dependencies",
@@ -158,9 +162,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "indexed commit, ordered by manifest, direct ones first. Each one lists the advisories "
         "that the last scan found for it, most severe first.",
         query=dependencies.DependencyQuery,
-        response=SuccessResponse(
-            "A page of dependencies.", dependencies.DependencyList, examples.DEPENDENCIES
-        ),
+        response=SuccessResponse("A page of dependencies.", dependencies.DependencyList),
         errors=("repo_indexing",),
     ),
     # After the other paths of a repository, because the name of a repository contains slashes.
@@ -171,7 +173,7 @@ OPERATIONS: tuple[Operation, ...] = (
         summary="Show a repository",
         description="A connected repository, by its identifier or its full name.",
         parameters=(_REPO,),
-        response=SuccessResponse("The repository.", RepoView, examples.REPO),
+        response=SuccessResponse("The repository.", RepoView),
     ),
     Operation(
         path="/me",
@@ -179,9 +181,7 @@ OPERATIONS: tuple[Operation, ...] = (
         id="getCaller",
         summary="Show the API key and its organization",
         description="Whose key this is, what it may do, and the limits that apply to it.",
-        response=SuccessResponse(
-            "The key, its organization, plan and limits.", me.CallerView, examples.CALLER
-        ),
+        response=SuccessResponse("The key, its organization, plan and limits.", me.CallerView),
     ),
     Operation(
         path="/usage",
@@ -192,7 +192,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "their models cost. Jobs count in the period in which they were created, until the "
         "service deletes them (after a year by default).",
         query=usage.UsageQuery,
-        response=SuccessResponse("The sums.", usage.UsageReport, examples.USAGE),
+        response=SuccessResponse("The sums.", usage.UsageReport),
     ),
 )
 
