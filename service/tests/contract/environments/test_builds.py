@@ -7,7 +7,7 @@ from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.key import CacheFile, EnvironmentRequest
 from agentjobs_runtime.environments.records import Finished, NewBuild
 from agentjobs_runtime.environments.setup_access import SetupAccess
-from agentjobs_worker.environments.build import BuildTask
+from agentjobs_worker.environments.build_task import BuildTask
 
 HERE, THERE = "location-a", "location-b"
 

@@ -12,8 +12,8 @@ from agentjobs.environments import builds
 from agentjobs.store.database import Database
 from agentjobs_runtime.environments.records import Finished
 from agentjobs_worker.environments import worker_environments
-from agentjobs_worker.environments.build import BuildTask
-from agentjobs_worker.environments.worker_environments import BuildHooks, WorkerEnvironments
+from agentjobs_worker.environments.build_task import BuildTask
+from agentjobs_worker.environments.worker_environments import WorkerEnvironments
 from service.tests.contract.environments.test_builds import a_build, a_request, a_task
 
 
@@ -37,7 +37,7 @@ class GatedBuilds:
         build_id = await builds.begin_build(self._database, a_build(request))
         self._gates[build_id] = asyncio.Event()
         task = a_task(build_id, request, organization_id)
-        self.environments.start_build(task, BuildHooks(renew=nothing, end=nothing))
+        self.environments.start_build(task)
         return build_id
 
     def let_go(self, build_id: str) -> None:

@@ -38,7 +38,7 @@ async def test_every_fetch_without_a_build_trims_the_cache(
         db=database,
         tools=SimpleNamespace(service=SimpleNamespace(keys=None)),
         job=SimpleNamespace(organization_id="org_a", repo_id="repo_1"),
-        log=SimpleNamespace(write=lambda _chunk: None),
+        log=SimpleNamespace(write=lambda _chunk: None, note=lambda _line: None),
     )
 
     async def fetch(name: str) -> None:

@@ -3,19 +3,19 @@
 from agentjobs.environments import builds
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.claimer import Claimer
-from agentjobs.jobs.queue.environment_holds import prune_holds, was_held_for
+from agentjobs.jobs.queue.environment_holds import hold_jobs, prune_holds, was_held_for
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.key import EnvironmentRequest
 from agentjobs_runtime.environments.records import (
     BUILD_HOLD_MS,
     OUTAGE_HOLD_MS,
+    PREFERENCE_MS,
     Finished,
     NewBuild,
     hold_key,
 )
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import EnvironmentHold, NotReady
-from agentjobs_worker.environments.holding import build_hooks
 from tests.support.jobs import AGENTS, JobHarness
 
 REQUEST = EnvironmentRequest(definition=EnvironmentDefinition(setup="make deps"))
@@ -73,8 +73,8 @@ async def test_after_a_build_its_worker_may_claim_first(harness: JobHarness) -> 
     build_id = await begin(harness, job)
     await finish_job(harness.db, job, NotReady(hold_of(job)))
     await builds.finish_build(harness.db, build_id, Finished(key="k"))
-    hooks = build_hooks(harness.db, job.repo_id, REQUEST, HERE)
-    await hooks.end(None)
+    key = hold_key(job.repo_id, REQUEST.request_key)
+    await hold_jobs(harness.db, EnvironmentHold(key, job.repo_id, HERE, PREFERENCE_MS))
     assert await claim_at(harness, THERE) == []
     [again] = await claim_at(harness, HERE)
     assert again.id == job.id

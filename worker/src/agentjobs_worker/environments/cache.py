@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agentjobs_runtime.threads import run_in_thread
-from agentjobs_worker.environments.build import BuildTools
+from agentjobs_worker.environments.build_task import BuildTools
 from agentjobs_worker.environments.snapshots import StoredSnapshot
 
 _log = logging.getLogger(__name__)

@@ -1,122 +1,107 @@
 """Runs the setup of an environment in a sandbox, and keeps what it left as a snapshot."""
 
-import dataclasses
 import errno
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agentjobs_runtime.environments.images.model import Image, RegistryCredential
+from agentjobs_runtime.environments.images.model import Image
 from agentjobs_runtime.files.removal import remove
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
 from agentjobs_runtime.sandboxes.directories import WRITABLE_DIRECTORIES
-from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_runtime.threads import run_in_thread
 from agentjobs_worker.environments.build_log import BuildLog
+from agentjobs_worker.environments.build_task import BuildTask, BuildTools
 from agentjobs_worker.environments.ignored_files import move_ignored_files
 from agentjobs_worker.environments.layers import home_layer, root_image, root_layers
+from agentjobs_worker.environments.network import open_setup_network
 from agentjobs_worker.environments.secret_search import SearchFailed, find_secret
 from agentjobs_worker.environments.snapshots import HOME, WORKSPACE
 from agentjobs_worker.sandbox.certificates import with_certificates
-from agentjobs_worker.sandbox.protocol import RunOwner, Sandbox, SandboxPort, SandboxTask
-from agentjobs_worker.workspace.checkout import Checkout, Workspaces
+from agentjobs_worker.sandbox.protocol import RunOwner, SandboxReport, SandboxTask
+from agentjobs_worker.workspace.checkout import Checkout
 
 _ERRORS_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SetupTask:
-    """`secrets` are variables that only setup gets; `ports` lead to the hosts it may reach;
-    `registries` are for a sandbox that fetches the image."""
+async def run_setup(
+    tools: BuildTools,
+    task: BuildTask,
+    image: Image | None,
+    directory: Path,
+    log: BuildLog,
+    slot: int,
+) -> int:
+    """Fill `home` and `workspace` in the empty directory; returns the milliseconds it took.
 
-    organization_id: str
-    repo_id: str
-    commit: str
-    command: str
-    image: Image | None
-    variables: Mapping[str, str]
-    secrets: Mapping[str, str]
-    ports: tuple[SandboxPort, ...]
-    hosts: Mapping[str, str]
-    timeout_seconds: float
-    slot: int
-    limits: Limits
-    registries: Sequence[RegistryCredential] = ()
+    Raises EnvironmentFailed, SandboxError, RepoUnavailable and OSError.
+    """
+    uid = tools.sandbox.owner_uid(slot)
+    for name in (HOME, WORKSPACE):
+        create_owned_directory(directory / name, uid)
+    if not task.request.definition.setup:
+        return 0
+    log.note(f"setup of commit {task.commit[:12]}")
+    async with tools.workspaces.checkout(
+        task.repo_id,
+        task.commit,
+        owner_uid=uid,
+        organization_id=task.organization_id,
+        is_reusable=False,
+    ) as checkout:
+        report = await _run_command(tools, task, image, checkout, directory, log, slot)
+        if reason := report.failure_reason(tools.setup_seconds):
+            raise EnvironmentFailed(f"The setup {reason}. Its last lines:\n{log.last_lines}")
+        mirror = tools.mirrors.path(task.repo_id)
+        await _keep_ignored_files(mirror, checkout, directory / WORKSPACE)
+    await _check_secrets(directory, list(task.access.secrets.values()))
+    return report.duration_ms
 
 
-class SetupRunner:
-    """`certificates` is the operator's bundle, if there is one."""
+async def _run_command(
+    tools: BuildTools,
+    task: BuildTask,
+    image: Image | None,
+    checkout: Checkout,
+    directory: Path,
+    log: BuildLog,
+    slot: int,
+) -> SandboxReport:
+    def note(line: str) -> None:
+        log.note(f"network: {line}")
 
-    def __init__(self, sandbox: Sandbox, workspaces: Workspaces, certificates: Path | None) -> None:
-        self._sandbox = sandbox
-        self._workspaces = workspaces
-        self._certificates = certificates
-
-    def owner_uid(self, slot: int) -> int | None:
-        return self._sandbox.owner_uid(slot)
-
-    async def run(self, task: SetupTask, mirror: Path, directory: Path, log: BuildLog) -> int:
-        """Fill `home` and `workspace` in the empty directory; returns the milliseconds it took.
-
-        Raises EnvironmentFailed, SandboxError, RepoUnavailable and OSError.
-        """
-        uid = self._sandbox.owner_uid(task.slot)
-        for name in (HOME, WORKSPACE):
-            create_owned_directory(directory / name, uid)
-        if not task.command:
-            return 0
-        async with self._workspaces.checkout(
-            task.repo_id,
-            task.commit,
-            owner_uid=uid,
-            organization_id=task.organization_id,
-            is_reusable=False,
-        ) as checkout:
-            milliseconds = await self._run_command(task, checkout, directory, log)
-            await _keep_ignored_files(mirror, checkout, directory / WORKSPACE)
-        await _check_secrets(directory, list(task.secrets.values()))
-        return milliseconds
-
-    async def _run_command(
-        self, task: SetupTask, checkout: Checkout, directory: Path, log: BuildLog
-    ) -> int:
-        async with _scratch(directory, self._sandbox.owner_uid(task.slot)) as scratch:
-            sandbox_task = SandboxTask(
-                argv=("sh", "-c", task.command),
-                environment={
-                    **(task.image.variables if task.image else {}),
-                    **task.variables,
-                    **task.secrets,
-                },
-                workspace=checkout.tree,
-                run_dir=scratch / "run",
-                timeout_seconds=task.timeout_seconds,
-                slot=task.slot,
-                limits=task.limits,
-                owner=RunOwner(organization_id=task.organization_id, step="setup"),
-                on_note=log.note,
-                ports=task.ports,
-                hosts=task.hosts,
-                layers=(
-                    *root_layers(task.image, scratch / "root"),
-                    home_layer(scratch / "empty", directory / HOME),
-                ),
-                image=root_image(task.image, task.registries),
-            )
-            report = await self._sandbox.run(
-                with_certificates(sandbox_task, self._certificates), log.write
-            )
-            log.end_output()
-        if report.timed_out:
-            reason = f"did not finish within {task.timeout_seconds:g} seconds"
-        elif report.exceeded:
-            reason = f"used more than {report.exceeded}"
-        elif report.exit_code:
-            reason = f"failed with exit code {report.exit_code}"
-        else:
-            return report.duration_ms
-        raise EnvironmentFailed(f"The setup {reason}. Its last lines:\n{log.last_lines}")
+    definition, access = task.request.definition, task.access
+    async with (
+        open_setup_network(access, tools.allowed, tools.ca_file, note) as network,
+        _scratch(directory, tools.sandbox.owner_uid(slot)) as scratch,
+    ):
+        sandbox_task = SandboxTask(
+            argv=("sh", "-c", definition.setup),
+            environment={
+                **(image.variables if image else {}),
+                **definition.variables,
+                **access.secrets,
+            },
+            workspace=checkout.tree,
+            run_dir=scratch / "run",
+            timeout_seconds=tools.setup_seconds,
+            slot=slot,
+            limits=tools.limits,
+            owner=RunOwner(organization_id=task.organization_id, step="setup"),
+            on_note=log.note,
+            ports=network.ports,
+            hosts=network.hosts,
+            layers=(
+                *root_layers(image, scratch / "root"),
+                home_layer(scratch / "empty", directory / HOME),
+            ),
+            image=root_image(image, access.registries),
+        )
+        sandbox_task = with_certificates(sandbox_task, tools.certificates)
+        report = await tools.sandbox.run(sandbox_task, log.write)
+        log.end_output()
+    return report
 
 
 @asynccontextmanager

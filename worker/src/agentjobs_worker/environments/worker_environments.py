@@ -2,36 +2,42 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 import math
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
 
 from agentjobs_runtime.environments.images.errors import RegistryUnavailable
-from agentjobs_runtime.environments.records import Finished
+from agentjobs_runtime.environments.records import (
+    BUILD_HOLD_MS,
+    OUTAGE_HOLD_MS,
+    PREFERENCE_MS,
+    Finished,
+    hold_key,
+)
 from agentjobs_runtime.fair_slots import FairSlots
 from agentjobs_runtime.mirrors.checkout_limits import MIB
 from agentjobs_runtime.mirrors.errors import RepoUnavailable
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.private_files import create_private_file
-from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
+from agentjobs_runtime.protocol.outcomes import EnvironmentFailed, EnvironmentHold
 from agentjobs_runtime.sandboxes.slots import build_slots, image_slot
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.threads import run_in_thread
 from agentjobs_worker.agents.declarations import agent_limits
-from agentjobs_worker.environments.build import BuildTask, BuildTools, build_environment
+from agentjobs_worker.environments.build import build_environment
 from agentjobs_worker.environments.build_log import BuildLog
+from agentjobs_worker.environments.build_task import BuildTask, BuildTools
 from agentjobs_worker.environments.cache import trim_cache
 from agentjobs_worker.environments.images.images import Images
-from agentjobs_worker.environments.setup_run import SetupRunner
 from agentjobs_worker.environments.snapshots import SNAPSHOTS, Snapshots
 from agentjobs_worker.link.environments import build_queries, builds
+from agentjobs_worker.link.queue import hold_jobs
 from agentjobs_worker.link.store import Database, StoreError, StoreUnavailable
 from agentjobs_worker.sandbox.protocol import Sandbox, SandboxError, SandboxLost, SandboxUnavailable
 from agentjobs_worker.workspace.checkout import Workspaces
@@ -44,16 +50,6 @@ IMAGE_CHECK_SECONDS = 3_600.0
 MAX_WAITING_BUILDS = 16
 _STORE_PAUSE_SECONDS = 0.5
 _log = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class BuildHooks:
-    """Callbacks for what waits for a build. Both raise StoreError only."""
-
-    # Called again and again while the build waits or runs.
-    renew: Callable[[], Awaitable[None]]
-    # Called once at the end. The argument is why to wait longer: the registry does not respond.
-    end: Callable[[str | None], Awaitable[None]]
 
 
 class WorkerEnvironments:
@@ -108,10 +104,13 @@ class WorkerEnvironments:
         """False if too many builds of the organization wait for a place."""
         return self._places.count_waiting(organization_id) < MAX_WAITING_BUILDS
 
-    def start_build(self, task: BuildTask, hooks: BuildHooks) -> asyncio.Task[None]:
-        """Run the build in the background, once it has a place. It must not be running already."""
+    def start_build(self, task: BuildTask) -> asyncio.Task[None]:
+        """Run the build in the background, once it has a place. It must not be running already.
+
+        Jobs wait for it until it ends.
+        """
         key = (task.repo_id, task.request.request_key)
-        building = asyncio.create_task(self._build(task, hooks), name=f"build {task.build_id}")
+        building = asyncio.create_task(self._build(task), name=f"build {task.build_id}")
         self._building[key] = building
         self._images_checked_at[task.repo_id] = time.monotonic()
         building.add_done_callback(lambda _: self._building.pop(key, None))
@@ -155,12 +154,15 @@ class WorkerEnvironments:
             await asyncio.gather(self._trimming, return_exceptions=True)
         await run_in_thread(self.tools.session.close)
 
-    async def _build(self, task: BuildTask, hooks: BuildHooks) -> None:
+    async def _build(self, task: BuildTask) -> None:
         log = BuildLog(task.access.secret_values)
-        renewing = asyncio.create_task(self._renew(task.build_id, hooks, log))
-        waits_for: str | None = None
+        renewing = asyncio.create_task(self._renew(task, log))
+        key = hold_key(task.repo_id, task.request.request_key)
+        # Also after a failure, which this worker reports to the jobs.
+        hold = EnvironmentHold(key, task.repo_id, self.location, PREFERENCE_MS)
         try:
-            waits_for = await self._run(task, log)
+            if not await self._run(task, log):
+                hold = EnvironmentHold(key, task.repo_id, None, OUTAGE_HOLD_MS)
         except asyncio.CancelledError:
             with contextlib.suppress(StoreError):
                 await asyncio.shield(builds.abandon_build(self._db, task.build_id))
@@ -171,7 +173,7 @@ class WorkerEnvironments:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             with contextlib.suppress(StoreError):
-                await hooks.end(waits_for)
+                await hold_jobs(self._db, hold)
         self.trim_soon()
 
     async def _try_to_trim(self) -> None:
@@ -180,8 +182,8 @@ class WorkerEnvironments:
         except (OSError, StoreError) as error:
             _log.warning("the cache of environments could not be trimmed: %s", error)
 
-    async def _run(self, task: BuildTask, log: BuildLog) -> str | None:
-        """Why to wait and build again, if not None. Raises StoreError."""
+    async def _run(self, task: BuildTask, log: BuildLog) -> bool:
+        """False if it has to be built again later. Raises StoreError."""
         try:
             async with self._places.hold(task.organization_id) as place:
                 slot = self.tools.slots[place]
@@ -189,19 +191,19 @@ class WorkerEnvironments:
         except (RegistryUnavailable, SandboxLost) as error:
             log.note(str(error))
             await builds.abandon_build(self._db, task.build_id)
-            return str(error)
+            return False
         except (EnvironmentFailed, SandboxError) as error:
             log.note(str(error).partition("\n")[0])
             finished = Finished(error=log.redact(str(error)))
         except (RepoUnavailable, OSError) as error:
             _log.warning("an environment could not be built: %s", error)
             await builds.abandon_build(self._db, task.build_id)
-            return "the worker could not build the environment"
+            return False
         except Exception:  # noqa: BLE001 - the jobs that wait for it must learn of any fault
             _log.exception("a build failed with an unexpected error")
             finished = Finished(error="The worker failed. See its log.")
         await self._finish(task, msgspec.structs.replace(finished, log=log.text))
-        return None
+        return True
 
     async def _finish(self, task: BuildTask, finished: Finished) -> None:
         while True:
@@ -215,12 +217,15 @@ class WorkerEnvironments:
         fields = {"build": task.build_id, "repo": task.repo_id, "state": state}
         _log.info("environment built", extra={"fields": fields})
 
-    async def _renew(self, build_id: str, hooks: BuildHooks, log: BuildLog) -> None:
+    async def _renew(self, task: BuildTask, log: BuildLog) -> None:
+        request_key = task.request.request_key
+        key = hold_key(task.repo_id, request_key)
+        hold = EnvironmentHold(key, task.repo_id, None, BUILD_HOLD_MS, request_key)
         while True:
             # The lease outlasts several failures.
             with contextlib.suppress(StoreError):
-                await hooks.renew()
-                await builds.renew_build(self._db, build_id, log.take_change())
+                await hold_jobs(self._db, hold)
+                await builds.renew_build(self._db, task.build_id, log.take_change())
             await asyncio.sleep(RENEW_SECONDS)
 
 
@@ -260,7 +265,9 @@ async def open_environments(
         mirrors=mirrors,
         images=images,
         snapshots=Snapshots(settings.data_path / SNAPSHOTS, session),
-        setup=SetupRunner(sandbox, workspaces, certificates),
+        sandbox=sandbox,
+        workspaces=workspaces,
+        certificates=certificates,
         allowed=allowed,
         ca_file=settings.ca_file,
         slots=build_slots(slots),

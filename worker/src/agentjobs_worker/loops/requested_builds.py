@@ -14,8 +14,7 @@ from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
 from agentjobs_runtime.repo_configuration import ConfigurationError
 from agentjobs_runtime.settings import Settings
-from agentjobs_worker.environments.build import BuildTask
-from agentjobs_worker.environments.holding import build_hooks
+from agentjobs_worker.environments.build_task import BuildTask
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
 from agentjobs_worker.link.environments import (
     TOPIC,
@@ -124,8 +123,7 @@ class RequestedBuilds:
             request=request,
             access=access,
         )
-        hooks = build_hooks(self._db, build.repo_id, request, self.environments.location)
-        return self.environments.start_build(task, hooks)
+        return self.environments.start_build(task)
 
     async def _request(self, repo_id: str, commit: str) -> RequestedEnvironment:
         mirror = self.tools.mirrors.path(repo_id)

@@ -34,7 +34,6 @@ from agentjobs_worker.sandbox.protocol import (
     RootImage,
     Sandbox,
     SandboxPort,
-    SandboxReport,
     SandboxTask,
 )
 from agentjobs_worker.workspace.checkout import Checkout
@@ -205,20 +204,9 @@ async def _run_commands(
         )
         report = await run.tools.sandbox.run(active.connect(task), run.log.write)
         run.log.end_output()
-        _check(run, name, report, seconds)
-
-
-def _check(run: RunContext, name: str, report: SandboxReport, seconds: float) -> None:
-    if report.exit_code == 0:
-        return
-    if report.timed_out:
-        reason = f"did not finish within {seconds:g} seconds"
-    elif report.exceeded:
-        reason = f"used more than {report.exceeded}"
-    else:
-        reason = f"failed with exit code {report.exit_code}"
-    last_lines = run.log.redact(report.last_lines)
-    raise EnvironmentFailed(f"The `{name}` command {reason}. Its last lines:\n{last_lines}")
+        if reason := report.failure_reason(seconds):
+            last_lines = run.log.redact(report.last_lines)
+            raise EnvironmentFailed(f"The `{name}` command {reason}. Its last lines:\n{last_lines}")
 
 
 def _service_tasks(

@@ -14,7 +14,7 @@ from agentjobs_worker.run.agent_network import connect_task, open_egress
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.plan import Check, RunPlan
 from agentjobs_worker.run.prompt import locate_run_dir
-from agentjobs_worker.sandbox.protocol import SandboxReport, SandboxTask
+from agentjobs_worker.sandbox.protocol import SandboxTask
 from agentjobs_worker.workspace.checkout import Checkout
 
 
@@ -73,20 +73,15 @@ async def _run_check(
         report = await run.tools.sandbox.run(task, run.log.write)
     run.log.end_output()
     passed = report.exit_code == 0
+    reason = report.failure_reason(task.timeout_seconds)
     return Verification(
         command=command,
         passed=passed,
         exit_code=report.exit_code,
         duration_ms=report.duration_ms,
-        stopped_by=_stop_reason(report, task),
+        stopped_by=f"it {reason}" if reason and report.exit_code is None else None,
         output="" if passed else run.log.redact(report.last_lines),
     )
-
-
-def _stop_reason(report: SandboxReport, task: SandboxTask) -> str | None:
-    if report.timed_out:
-        return f"it did not finish within {task.timeout_seconds:g} seconds"
-    return f"it used more than {report.exceeded}" if report.exceeded else None
 
 
 def _join(before: Verification | None, verification: Verification) -> Verification:

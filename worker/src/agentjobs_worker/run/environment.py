@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from agentjobs_runtime.environments.brokered_host import BrokeredHost
 from agentjobs_runtime.environments.definition import EnvironmentDefinition
-from agentjobs_runtime.environments.images.errors import ImageError, RegistryUnavailable
+from agentjobs_runtime.environments.images.errors import RegistryUnavailable
 from agentjobs_runtime.environments.images.model import Image, RegistryCredential
 from agentjobs_runtime.environments.key import EnvironmentRequest
 from agentjobs_runtime.environments.records import (
@@ -25,13 +25,13 @@ from agentjobs_runtime.protocol.outcomes import (
     EnvironmentHold,
     JobFailed,
 )
-from agentjobs_worker.environments.build import BuildTask
+from agentjobs_worker.environments.build import fetch_images
+from agentjobs_worker.environments.build_task import BuildTask
 from agentjobs_worker.environments.choice import (
     EnvironmentChoice,
     EnvironmentNotReady,
     hold_images,
 )
-from agentjobs_worker.environments.holding import build_hooks
 from agentjobs_worker.environments.snapshots import StoredSnapshot
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
 from agentjobs_worker.link.environments import (
@@ -231,8 +231,7 @@ async def start_build(
         request=request,
         access=access,
     )
-    hooks = build_hooks(run.db, job.repo_id, request, environments.location)
-    environments.start_build(task, hooks)
+    environments.start_build(task)
 
 
 async def _fetch_images(
@@ -244,23 +243,21 @@ async def _fetch_images(
     """For a commit whose setup is not trusted. Its images are: they come with no secret inside."""
     job, images = run.job, environments.tools.images
     credentials = await _open_registries(run)
-    digests = {}
     try:
-        for reference in requested.request.images:
-            image = await images.fetch(job.organization_id, reference, credentials, run.log.write)
-            digests[reference] = image.digest
+        references = requested.request.images
+        fetched = await fetch_images(
+            images, job.organization_id, references, credentials, run.log.write, run.log.note
+        )
     except RegistryUnavailable as error:
         key = hold_key(job.repo_id, requested.request.request_key)
         raise EnvironmentNotReady(
             str(error), EnvironmentHold(key, job.repo_id, None, OUTAGE_HOLD_MS)
         ) from None
-    except ImageError as error:
-        raise EnvironmentFailed(str(error)) from None
     finally:
         # No build ends here, and even a failed download leaves layers.
         environments.trim_soon()
-    fetched = hold_images(images, job.organization_id, digests, held)
-    if fetched is None:
+    digests = {reference: image.digest for reference, image in fetched.items()}
+    if hold_images(images, job.organization_id, digests, held) is None:
         raise EnvironmentFailed("An image was removed from this worker meanwhile. Try again.")
     return fetched
 

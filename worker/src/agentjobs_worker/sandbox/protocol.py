@@ -149,6 +149,14 @@ class SandboxReport(msgspec.Struct, frozen=True, kw_only=True):
     last_lines: str
     duration_ms: int
 
+    def failure_reason(self, timeout_seconds: float) -> str | None:
+        """Why the command did not succeed, as the end of a sentence; None if it did."""
+        if self.timed_out:
+            return f"did not finish within {timeout_seconds:g} seconds"
+        if self.exceeded:
+            return f"used more than {self.exceeded}"
+        return f"failed with exit code {self.exit_code}" if self.exit_code else None
+
 
 class SandboxError(Exception):
     """The sandbox did not start; the command did not run."""
