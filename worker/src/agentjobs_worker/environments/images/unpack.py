@@ -1,24 +1,22 @@
 """Unpacks the layers of an image with umoci, in a sandbox without network."""
 
-import stat
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from agentjobs_runtime.environments.images.errors import ImageError
 from agentjobs_runtime.safe_text import ellipsize, single_line
 from agentjobs_runtime.sandboxes.limits import FILE_BYTES, Limits, format_bytes
+from agentjobs_worker.environments.image_programs import find_program
 from agentjobs_worker.environments.images.manifest import Manifest, layout_files
 from agentjobs_worker.environments.images.tool_sandbox import ToolSandbox
 from agentjobs_worker.sandbox.protocol import OnOutput, SandboxReport
 
 UNPACK_SECONDS = 1800
-SHELL = PurePosixPath("bin/sh")
 ROOT = "root"
 _MIB = 1024**2
 _LAYOUT = "layout"
 _TAG = "image"
 _SIZE_FILE = "size"
-_MAX_STEPS = 100
 _MAX_CHARACTERS = 300
 _FILE_TOO_LARGE = "file too large"
 # Before the last line of umoci.
@@ -76,7 +74,7 @@ async def unpack(
     size_bytes = _size_bytes((workspace / _SIZE_FILE).read_text())
     if size_bytes > max_bytes:
         raise _too_large(max_bytes)
-    if not has_shell(workspace / ROOT):
+    if find_program(workspace / ROOT, "sh", "/bin") is None:
         raise UnpackError(
             "The image has no /bin/sh, which starts every command in it. Use one that has a shell."
         )
@@ -87,35 +85,6 @@ def _size_bytes(usage: str) -> int:
     """The size as the sandbox counts it: an empty file takes space too."""
     used_bytes, files = (int(line.split()[0]) for line in usage.splitlines())
     return used_bytes + files * FILE_BYTES
-
-
-def has_shell(root: Path) -> bool:
-    """Follows links as they are inside the image."""
-    # Relative to the root; the next part of the path is the last one.
-    directory = PurePosixPath()
-    parts = list(reversed(SHELL.parts))
-    for _ in range(_MAX_STEPS):
-        if not parts:
-            return _is_program(root / directory)
-        part = parts.pop()
-        if part == "..":
-            directory = directory.parent
-        elif (path := root / directory / part).is_symlink():
-            target = PurePosixPath(path.readlink())
-            if target.is_absolute():
-                target, directory = target.relative_to("/"), PurePosixPath()
-            parts += reversed(target.parts)
-        else:
-            directory /= part
-    return False
-
-
-def _is_program(path: Path) -> bool:
-    try:
-        mode = path.lstat().st_mode
-    except OSError:
-        return False
-    return stat.S_ISREG(mode) and bool(mode & stat.S_IXOTH)
 
 
 def _write_layout(layout: Path, files: Mapping[str, bytes]) -> None:
