@@ -2,11 +2,12 @@
 managers that it runs are installed. Runs none of them.
 """
 
+import contextlib
 import os
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,26 +18,15 @@ from agentjobs_worker.agents import installation
 # Read by `agentjobs_dependencies/fixes/run_tool.py`, which imports nothing of the service.
 TOOLS_VARIABLE = "AGENTJOBS_FIXER_TOOLS"
 
-# What cannot be fixed without each tool, and how to install it.
-_TOOLS: Mapping[str, tuple[str, str]] = {
-    "uv": ("uv.lock files and compiled requirements", "pip install uv"),
-    "poetry": ("poetry.lock files whose registry does not have Poetry", "pipx install poetry"),
-    "node": ("files of npm, pnpm and yarn", "apt install nodejs"),
-    # It also installs pnpm and yarn in the releases that wrote a lock file.
-    "npm": ("files of npm, pnpm and yarn", "apt install npm"),
-    "pnpm": ("pnpm-lock.yaml files whose registry does not have pnpm", "npm install --global pnpm"),
-    "go": ("go.mod files whose new versions require further modules", "apt install golang-go"),
-    "cargo": ("Cargo.lock files", "apt install cargo"),
-}
-TOOL_NAMES = frozenset(_TOOLS)
+# npm also installs pnpm and yarn in the releases that wrote a lock file.
+TOOL_NAMES = ("uv", "poetry", "node", "npm", "pnpm", "go", "cargo")
 
 
 class FixerTools(msgspec.Struct, frozen=True, kw_only=True):
-    """`commands` maps each installed tool to its argv; `missing` says how to install the others."""
+    """`commands` maps each installed tool to its argv. What needs the others is not fixed."""
 
     commands: dict[str, tuple[str, ...]]
     read_only: tuple[Path, ...]
-    missing: dict[str, str]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -59,25 +49,14 @@ def find_fixer_tools(path: str | None = None) -> FixerTools:
     """`path` replaces this process's PATH."""
     commands: dict[str, tuple[str, ...]] = {}
     read_only: set[Path] = set()
-    missing: dict[str, str] = {}
-    for name, (purpose, install_with) in _TOOLS.items():
-        try:
-            tool = _find_tool(name, path)
+    for name in TOOL_NAMES:
         # Circular links, an invalid path, or a script without Node.js.
-        except (OSError, RuntimeError, ValueError, installation.NotInstalled) as error:
-            missing[name] = f"`{name}` cannot be used ({error}): {purpose} are not fixed"
-            continue
-        if tool is None:
-            missing[name] = (
-                f"`{name}` is not on this worker's PATH: {purpose} are not fixed until you run "
-                f"`{install_with}`"
-            )
-            continue
-        commands[name] = tool.program
-        read_only.update(tool.read_only)
-    return FixerTools(
-        commands=commands, read_only=tuple(_outermost_paths(read_only)), missing=missing
-    )
+        with contextlib.suppress(OSError, RuntimeError, ValueError, installation.NotInstalled):
+            tool = _find_tool(name, path)
+            if tool is not None:
+                commands[name] = tool.program
+                read_only.update(tool.read_only)
+    return FixerTools(commands=commands, read_only=tuple(_outermost_paths(read_only)))
 
 
 def _find_tool(name: str, path: str | None) -> installation.Installation | None:
