@@ -5,7 +5,6 @@ requests must not wait for it. Knows neither jobs nor platforms.
 """
 
 import asyncio
-import os
 import secrets
 import signal
 import sys
@@ -16,10 +15,10 @@ from typing import Literal
 import msgspec
 
 from agentjobs_runtime.files.removal import remove
-from agentjobs_runtime.git.child import GitChild
 from agentjobs_runtime.git.identity import Identity
-from agentjobs_runtime.git.limits import limit_resources, lower_priority
-from agentjobs_runtime.git.process import GitError, stop_git
+from agentjobs_runtime.git.limited_child import run_child
+from agentjobs_runtime.git.limits import limit_resources
+from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.git.trees import Change, TooManyChanges, changes_between
 from agentjobs_runtime.mirrors.errors import RepoUnavailable, UnsafeChange
 from agentjobs_runtime.mirrors.mirror import INCOMING_PREFIX, mark_damaged, reports_damage
@@ -35,8 +34,6 @@ MAX_SMALL_ENTRIES = 2_000
 MAX_SMALL_PATH_BYTES = 256 * 1024
 CHILD_TIMEOUT_SECONDS = 900
 _COMMAND = "from agentjobs_worker.workspace.commit import main; main()"
-_BUFFER_BYTES = 64 * 1024
-_STDERR_BYTES = 4 * 1024
 
 ErrorKind = Literal["unsafe_change", "protected_path", "repo_unavailable"]
 
@@ -130,42 +127,22 @@ async def _is_large(checkout: Checkout) -> bool:
 
 
 async def _commit_in_child(request: CommitRequest) -> str | None:
-    child = await GitChild.start(
-        limit_resources(sys.executable, "-I", "-c", _COMMAND),
-        cwd="/",
-        environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
-        stdin=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        buffer_bytes=_BUFFER_BYTES,
-    )
-    lower_priority(child.pid)
+    command = limit_resources(sys.executable, "-I", "-c", _COMMAND)
     try:
-        async with asyncio.timeout(CHILD_TIMEOUT_SECONDS):
-            response = await _exchange(child, request)
+        exit_code, response, stderr = await run_child(
+            command, msgspec.msgpack.encode(request), CHILD_TIMEOUT_SECONDS
+        )
     except TimeoutError:
         raise _too_expensive(f"{CHILD_TIMEOUT_SECONDS} seconds") from None
     finally:
-        await stop_git(child)
         await run_in_thread(remove, Path(request.stage))
-    return response.result()
-
-
-async def _exchange(child: GitChild, request: CommitRequest) -> CommitResponse:
-    assert child.stdin is not None
-    assert child.stdout is not None
-    assert child.stderr is not None
-    child.stdin.write(msgspec.msgpack.encode(request))
-    child.stdin.close()
-    response, stderr = await asyncio.gather(child.stdout.read(), child.stderr.read())
-    exit_code = await child.wait()
     if exit_code == -signal.SIGXCPU:
         raise _too_expensive("the CPU time in limit_git_cpu_seconds")
-    if exit_code < 0 or b"emory" in stderr:
+    if exit_code < 0 or "emory" in stderr:
         raise _too_expensive("the memory in limit_git_memory_mib")
     if exit_code != 0:
-        text = stderr[-_STDERR_BYTES:].decode("utf-8", "replace")
-        raise RuntimeError(f"the process that commits changes failed: {text}")
-    return msgspec.msgpack.decode(response, type=CommitResponse)
+        raise RuntimeError(f"the process that commits changes failed: {stderr}")
+    return msgspec.msgpack.decode(response, type=CommitResponse).result()
 
 
 def _too_expensive(limit: str) -> UnsafeChange:
