@@ -169,4 +169,4 @@ def _local_platform(context: JobsContext, git_url: str, certificates: Path | Non
 def _pod_programs(settings: Settings, sandbox: Sandbox) -> PodPrograms | None:
     if not settings.uses_kubernetes:
         return None
-    return PodPrograms(sandbox, settings.effective_kubernetes_image)
+    return PodPrograms(cast("ClusterSandbox", sandbox), settings.effective_kubernetes_image)

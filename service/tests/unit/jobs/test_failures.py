@@ -44,7 +44,6 @@ from agentjobs_worker.run.failures import to_outcome
 from agentjobs_worker.sandbox.protocol import (
     HostExhausted,
     ImageUnavailable,
-    SandboxInterrupted,
     SandboxLost,
     SandboxUnavailable,
     UnusableResult,
@@ -304,7 +303,6 @@ def test_a_lost_claim_abandons_the_run_and_a_lost_database_releases_it() -> None
 
 
 def test_ctrl_c_that_reaches_a_starting_process_requeues_the_job() -> None:
-    assert outcome(SandboxInterrupted("Ctrl-C")) == Released()
     assert outcome(GitError(("fetch",), -signal.SIGINT, "")) == Released()
 
 

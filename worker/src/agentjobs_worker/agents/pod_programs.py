@@ -4,7 +4,7 @@ The image is asked in a pod, at most once an hour.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import PurePosixPath
 
 import msgspec
@@ -13,8 +13,8 @@ from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_worker.agents.cve_fixer_support import TOOL_NAMES, TOOLS_VARIABLE
 from agentjobs_worker.agents.presets.all_presets import PRESETS
 from agentjobs_worker.sandbox import mounts
-from agentjobs_worker.sandbox.clusters import load_cluster
-from agentjobs_worker.sandbox.protocol import Sandbox, SandboxError
+from agentjobs_worker.sandbox.clusters import ClusterSandbox, load_cluster
+from agentjobs_worker.sandbox.protocol import RootImage, SandboxError
 
 # Where the images of this project have the service, and with it the built-in agents.
 PREFIX = PurePosixPath("/opt/agentjobs/bin")
@@ -36,7 +36,7 @@ class PodPrograms:
     """`image` is the default one, whose tag may lead to another image later."""
 
     def __init__(
-        self, sandbox: Sandbox, image: str, clock: Callable[[], float] = time.monotonic
+        self, sandbox: ClusterSandbox, image: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._sandbox = sandbox
         self._image = image
@@ -63,6 +63,10 @@ class PodPrograms:
                 continue
             self._failures.pop(path, None)
             self._answers[path] = _Answer(frozenset(asked), programs, self._clock())
+
+    async def find(self, names: Collection[str], image: RootImage, path: str) -> Collection[str]:
+        """Those of the programs that an image of a repository has. Raises SandboxError."""
+        return await self._sandbox.find_programs(names, image=image, path=path)
 
     def problem(self, agent: Agent) -> str | None:
         """Why the agent cannot run, and what to do; None if it can."""

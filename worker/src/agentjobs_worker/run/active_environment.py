@@ -14,7 +14,7 @@ from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_runtime.sandboxes.slots import MAX_SERVICES, service_slots
 from agentjobs_worker.agents.invocation import create_run_directory
 from agentjobs_worker.agents.model_access import GATEWAY_PORT
-from agentjobs_worker.agents.pod_programs import find_program_name
+from agentjobs_worker.agents.pod_programs import PodPrograms, find_program_name
 from agentjobs_worker.environments.image_programs import find_program, missing_interpreter
 from agentjobs_worker.environments.layers import (
     home_layer,
@@ -32,7 +32,6 @@ from agentjobs_worker.run.plan import RunPlan
 from agentjobs_worker.sandbox.protocol import (
     Layer,
     RootImage,
-    Sandbox,
     SandboxPort,
     SandboxTask,
 )
@@ -78,15 +77,15 @@ class ActiveEnvironment:
         )
 
     async def connect_agent(
-        self, task: SandboxTask, agent: Agent, sandbox: Sandbox, note: Callable[[str], None]
+        self, task: SandboxTask, agent: Agent, pods: PodPrograms | None, note: Callable[[str], None]
     ) -> SandboxTask:
         """Raises EnvironmentFailed if the image cannot run the agent's program."""
         image = self.environment.image
         if image is None:
             return self.connect(task)
         try:
-            if self.root_image is not None:
-                await _check_programs(task, agent, image, self.root_image, sandbox)
+            if self.root_image is not None and pods is not None:
+                await _check_programs(task, agent, image, self.root_image, pods)
                 return self.connect(_by_name(task))
             return self.connect(_in_image(task, image))
         except EnvironmentFailed as error:
@@ -258,13 +257,13 @@ def _service_task(
 
 
 async def _check_programs(
-    task: SandboxTask, agent: Agent, image: Image, root: RootImage, sandbox: Sandbox
+    task: SandboxTask, agent: Agent, image: Image, root: RootImage, pods: PodPrograms
 ) -> None:
     """Checks the first program and that of a preset, but none in the repository."""
     programs = (task.argv[0], find_program_name(agent) or "")
     names = {Path(program).name for program in programs if program and not _is_in_repo(program)}
-    paths = await sandbox.find_programs(names, image=root, path=image.variables.get("PATH", ""))
-    for name in sorted(names - paths.keys()):
+    available = await pods.find(names, root, image.variables.get("PATH", ""))
+    for name in sorted(names.difference(available)):
         raise _missing(image, f"the program {name}")
 
 

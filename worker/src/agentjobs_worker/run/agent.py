@@ -60,7 +60,7 @@ async def _run(
         task = connect_task(run, task, network)
         if plan.agent.uses_environment:
             task = await environment.connect_agent(
-                task, plan.agent, run.tools.sandbox, run.log.note
+                task, plan.agent, run.tools.pod_programs, run.log.note
             )
         if is_small(checkout.entries) and not task.layers:
             run.tools.spare_sandboxes.remember(task)

@@ -48,7 +48,6 @@ from agentjobs_worker.run.host_exhaustion import is_host_exhausted
 from agentjobs_worker.sandbox.protocol import (
     ImageUnavailable,
     SandboxError,
-    SandboxInterrupted,
     SandboxLost,
     UnusableResult,
 )
@@ -77,7 +76,8 @@ async def to_outcome(error: Exception, run: RunContext) -> Outcome:
         case StoreUnavailable():
             _log.warning("the database became unavailable during a run: %s", error)
             return Released()
-        case SandboxInterrupted() | GitError() if _is_interrupted(error):
+        case GitError() if error.exit_code == -signal.SIGINT:
+            # Ctrl-C in the service's terminal: git had not left its process group yet.
             return Released()
         case PlatformError() if error.is_of_connection:
             await sync_soon(run.service)
@@ -131,11 +131,6 @@ async def _leave_branch(run: RunContext) -> None:
         await run.db.transact(
             record_finished_branch, job.repo_id, job.branch, commit, CLOSED_DELAY_MS
         )
-
-
-def _is_interrupted(error: SandboxInterrupted | GitError) -> bool:
-    # Ctrl-C in the service's terminal: git had not left its process group yet.
-    return isinstance(error, SandboxInterrupted) or error.exit_code == -signal.SIGINT
 
 
 async def _find_outage(error: Exception, run: RunContext) -> Outage | None:

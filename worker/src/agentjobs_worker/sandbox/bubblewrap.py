@@ -8,10 +8,8 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import tempfile
 import time
-from collections.abc import Collection
 from pathlib import Path
 
 from agentjobs_runtime.free_space import explain_write_failure
@@ -38,14 +36,11 @@ from agentjobs_worker.sandbox.host_shortage import HostShortage, is_shortage, re
 from agentjobs_worker.sandbox.launch import Launch
 from agentjobs_worker.sandbox.layers import LayerMounts, root_layer
 from agentjobs_worker.sandbox.prepared import PreparedSandbox, to_fixed_part
-from agentjobs_worker.sandbox.process import installed_programs
 from agentjobs_worker.sandbox.protocol import (
     BeforeStart,
     HostExhausted,
     OnOutput,
-    RootImage,
     SandboxError,
-    SandboxInterrupted,
     SandboxLost,
     SandboxReport,
     SandboxTask,
@@ -161,8 +156,6 @@ class BubblewrapSandbox:
         if launch.failure is not None:
             raise launch.failure
         last_lines = launch.tail.last_lines()
-        if not launch.is_started and launch.exit_code == -signal.SIGINT:
-            raise SandboxInterrupted("Ctrl-C stopped the sandbox while it started")
         if launch.exceeded in (NO_HOST_MEMORY, UNMEASURED):
             raise HostExhausted(launch.exceeded)
         if ended and launch.exceeded is None and not launch.exited_normally:
@@ -177,15 +170,6 @@ class BubblewrapSandbox:
             last_lines=last_lines,
             duration_ms=round((time.monotonic() - started) * 1000),
         )
-
-    async def find_programs(
-        self,
-        names: Collection[str],
-        *,
-        image: RootImage | None = None,  # noqa: ARG002 - images are layers here
-        path: str = "",
-    ) -> dict[str, str]:
-        return installed_programs(names, path)
 
     def prepare(self, task: SandboxTask) -> None:
         fixed_part = to_fixed_part(task)

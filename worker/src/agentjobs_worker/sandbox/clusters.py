@@ -1,13 +1,18 @@
 """Sandboxes on a cluster, which an installed package provides by an entry point of `GROUP`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from agentjobs_runtime.settings import Settings
-from agentjobs_worker.sandbox.protocol import Sandbox, SandboxDescription, SandboxUnavailable
+from agentjobs_worker.sandbox.protocol import (
+    RootImage,
+    Sandbox,
+    SandboxDescription,
+    SandboxUnavailable,
+)
 
 GROUP = "agentjobs_worker.clusters"
 
@@ -15,6 +20,14 @@ GROUP = "agentjobs_worker.clusters"
 class ClusterSandbox(Sandbox, Protocol):
     async def probe(self) -> None:
         """Raises SandboxUnavailable if this worker cannot use the cluster now."""
+
+    async def find_programs(
+        self, names: Collection[str], *, image: RootImage | None = None, path: str = ""
+    ) -> dict[str, str]:
+        """Where they are for a command in this image. Missing ones are left out.
+
+        `path` is where to look, if it is not the usual one. Raises SandboxError.
+        """
 
 
 class Cluster(Protocol):

@@ -9,12 +9,11 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,7 +29,6 @@ from agentjobs_worker.sandbox.priority import NICE_INCREMENT
 from agentjobs_worker.sandbox.protocol import (
     BeforeStart,
     OnOutput,
-    RootImage,
     SandboxError,
     SandboxReport,
     SandboxTask,
@@ -51,12 +49,6 @@ GROUP_POLL_SECONDS = 0.005
 _NICE = ("nice", "-n", str(NICE_INCREMENT))
 
 
-def installed_programs(names: Collection[str], path: str = "") -> dict[str, str]:
-    """The paths of programs on this machine."""
-    programs = {name: shutil.which(name, path=path or None) for name in names}
-    return {name: program for name, program in programs.items() if program is not None}
-
-
 class ProcessSandbox:
     fetches_images = False
 
@@ -72,15 +64,6 @@ class ProcessSandbox:
 
     async def check_layers(self, directory: Path) -> None:  # noqa: ARG002 - as above
         raise SandboxUnavailable(_NO_LAYERS)
-
-    async def find_programs(
-        self,
-        names: Collection[str],
-        *,
-        image: RootImage | None = None,  # noqa: ARG002 - as above
-        path: str = "",
-    ) -> dict[str, str]:
-        return installed_programs(names, path)
 
     def prepare(self, task: SandboxTask) -> None:
         """There is nothing to create."""

@@ -5,7 +5,7 @@ Knows nothing of jobs, git or agent definitions; a container or a pod could impl
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -162,10 +162,6 @@ class SandboxError(Exception):
     """The sandbox did not start; the command did not run."""
 
 
-class SandboxInterrupted(SandboxError):
-    """Ctrl-C in the service's terminal reached the sandbox before it had its own session."""
-
-
 class SandboxLost(SandboxError):
     """Something outside ended the sandbox, such as a node that failed: run the command again."""
 
@@ -231,14 +227,6 @@ class Sandbox(Protocol):
 
         When this returns or raises, no process of the command is alive. A cancelled call kills
         them all at once.
-        """
-
-    async def find_programs(
-        self, names: Collection[str], *, image: RootImage | None = None, path: str = ""
-    ) -> dict[str, str]:
-        """Where they are for a command in this image. Missing ones are left out.
-
-        `path` is where to look, if it is not the usual one. Raises SandboxError.
         """
 
     def prepare(self, task: SandboxTask) -> None:

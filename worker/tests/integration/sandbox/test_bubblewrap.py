@@ -12,7 +12,7 @@ from agentjobs_worker.agents.builtin_agents import python_files
 from agentjobs_worker.sandbox.bubblewrap import BubblewrapSandbox
 from agentjobs_worker.sandbox.protocol import (
     SandboxError,
-    SandboxInterrupted,
+    SandboxLost,
     SandboxPort,
     SandboxUnavailable,
 )
@@ -301,7 +301,7 @@ async def test_ctrl_c_while_the_sandbox_starts_is_not_the_agents_failure(
     interrupted.write_text("#!/bin/sh\nexec env --default-signal=INT sh -c 'kill -INT $$'\n")
     interrupted.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(SandboxInterrupted):
+    with pytest.raises(SandboxLost):
         await SandboxHarness(BubblewrapSandbox(UID_BASE), tmp_path).run("true")
 
 

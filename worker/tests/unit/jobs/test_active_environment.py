@@ -12,6 +12,7 @@ from agentjobs_runtime.environments.definition import EnvironmentDefinition, Ser
 from agentjobs_runtime.environments.images.model import Image
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed
 from agentjobs_runtime.sandboxes.limits import Limits
+from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.environments.services import RunningServices
 from agentjobs_worker.run.active_environment import ActiveEnvironment, _service_tasks
 from agentjobs_worker.run.environment import RunEnvironment
@@ -33,18 +34,16 @@ IMAGE = Image(
 )
 
 
-class ImageSandbox(ProcessSandbox):
+class ImageSandbox:
     """Whose image has these programs."""
 
     def __init__(self, *programs: str) -> None:
-        super().__init__()
         self.programs = programs
-        self.asked: list[tuple[set[str], RootImage | None, str]] = []
 
     async def find_programs(
         self, names: Collection[str], *, image: RootImage | None = None, path: str = ""
     ) -> dict[str, str]:
-        self.asked.append((set(names), image, path))
+        assert (image, path) == (ROOT, "/opt/bin")
         return {name: f"/opt/bin/{name}" for name in names if name in self.programs}
 
 
@@ -73,7 +72,9 @@ def active(*, is_devcontainer: bool = False) -> ActiveEnvironment:
 async def connect(
     environment: ActiveEnvironment, agent: Agent, argv: tuple[str, ...], *programs: str
 ) -> SandboxTask:
-    return await environment.connect_agent(task(*argv), agent, ImageSandbox(*programs), print)
+    sandbox: Any = ImageSandbox(*programs)
+    pods = PodPrograms(sandbox, REFERENCE)
+    return await environment.connect_agent(task(*argv), agent, pods, print)
 
 
 async def test_a_program_of_the_worker_is_started_where_the_image_has_it() -> None:
