@@ -29,7 +29,8 @@ from tests.faults.platform import SHOP
 from tests.faults.schedule import FAULT_SECONDS, PlannedJob, Schedule, Topology, plan
 
 START_SECONDS = 120.0
-SETTLE_SECONDS = 240.0
+# A platform that refused a push is asked again after five minutes.
+SETTLE_SECONDS = 420.0
 _POLL_SECONDS = 0.5
 # How much longer than faults at a time those at a phase may begin.
 _PHASE_FACTOR = 2.5
