@@ -12,8 +12,12 @@ from agentjobs.environments.build_queries import (
     KEPT_ROWS,
     build_from_row,
 )
-from agentjobs.store.database import Database, Transaction
+from agentjobs.environments.repo_settings import retire
+from agentjobs.organizations import audit
+from agentjobs.repos.queries import RepoView
+from agentjobs.store.database import Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.key import EnvironmentRequest
 from agentjobs_runtime.environments.records import (
@@ -34,9 +38,29 @@ def log_topic(build_id: str) -> str:
     return f"log:{build_id}"
 
 
-async def begin_build(db: Database, new: NewBuild) -> str:
+@in_transaction
+async def begin_build(tx: Transaction, new: NewBuild) -> str:
     """The ID of a build that this process runs from now on."""
-    return await db.transact(_insert, new, "building")
+    return await _insert(tx, new, "building")
+
+
+@audit.in_transaction
+async def request_environment_build(
+    tx: Transaction, organization_id: str, repo: RepoView, *, is_rebuild: bool = False
+) -> str:
+    """The ID of the build, which a worker claims. A rebuild retires all snapshots before."""
+    if is_rebuild:
+        await retire(tx, repo.id)
+    new = NewBuild(
+        organization_id=organization_id,
+        repo_id=repo.id,
+        reason="request",
+        branch=repo.default_branch,
+    )
+    build_id = await request_build(tx, new)
+    action = "repo.environment_rebuilt" if is_rebuild else "repo.environment_built"
+    await audit.record(tx, organization_id, action, repo.full_name)
+    return build_id
 
 
 async def request_build(tx: Transaction, new: NewBuild) -> str:
@@ -53,48 +77,6 @@ async def request_build(tx: Transaction, new: NewBuild) -> str:
     build_id: str = await _insert(tx, new, "queued") if waiting is None else waiting["id"]
     tx.announce(TOPIC)
     return build_id
-
-
-async def claim_requested(
-    db: Database, location: str, credential_hash: bytes, left_out: Collection[str] = ()
-) -> Build | None:
-    """The oldest build that this location may run, with a lease; of no organization `left_out`."""
-    return await db.transact(_claim, location, credential_hash, list(left_out))
-
-
-async def describe_build(
-    db: Database, build_id: str, commit: str, request: EnvironmentRequest
-) -> None:
-    """What a requested build builds, once the repository has been fetched."""
-    await db.transact(_describe, build_id, commit, request)
-
-
-async def renew_build(db: Database, build_id: str, log: str | None) -> bool:
-    """`log` is None if it has not changed. False if the build was taken from this process."""
-    return await db.transact(_renew, build_id, log)
-
-
-async def finish_build(db: Database, build_id: str, finished: Finished) -> None:
-    await db.transact(_finish, build_id, finished)
-
-
-async def abandon_build(db: Database, build_id: str) -> None:
-    """Ends a build because this process stops, or there was nothing to build."""
-    await db.transact(_abandon, build_id)
-
-
-async def record_use(db: Database, build_id: str) -> None:
-    await db.transact(_record_use, build_id)
-
-
-async def mark_removed(db: Database, build_ids: Sequence[str]) -> None:
-    """Marks builds whose snapshots no longer exist as removed."""
-    await db.transact(_mark_removed, list(build_ids))
-
-
-async def fail_abandoned(db: Database) -> None:
-    """End builds whose worker died. Their jobs do not fail: another worker builds again."""
-    await db.transact(_fail_abandoned)
 
 
 async def _insert(tx: Transaction, new: NewBuild, state: State) -> str:
@@ -145,16 +127,18 @@ async def _delete_oldest(tx: Transaction, repo_id: str) -> None:
     )
 
 
-async def _claim(
-    tx: Transaction, location: str, credential_hash: bytes, left_out: list[str]
+@in_transaction
+async def claim_requested(
+    tx: Transaction, location: str, credential_hash: bytes, left_out: Collection[str] = ()
 ) -> Build | None:
+    """The oldest build that this location may run, with a lease; of no organization `left_out`."""
     row = await tx.fetch_one(
         f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE state = 'queued'"
         " AND (location IS NULL OR location = :location)"
         " AND organization_id NOT IN (SELECT value FROM each(:left_out))"
         " ORDER BY id LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
         location=location,
-        left_out=left_out,
+        left_out=list(left_out),
     )
     if row is None:
         return None
@@ -170,9 +154,11 @@ async def _claim(
     return msgspec.structs.replace(build_from_row(row), state="building", location=location)
 
 
-async def _describe(
+@in_transaction
+async def describe_build(
     tx: Transaction, build_id: str, commit: str, request: EnvironmentRequest
 ) -> None:
+    """What a requested build builds, once the repository has been fetched."""
     await tx.execute(
         "UPDATE environment_builds SET commit_id = :commit_id, request_key = :request_key,"
         " generation = :generation, cache_files = :cache_files, image = :image WHERE id = :id",
@@ -182,7 +168,9 @@ async def _describe(
     )
 
 
-async def _renew(tx: Transaction, build_id: str, log: str | None) -> bool:
+@in_transaction
+async def renew_build(tx: Transaction, build_id: str, log: str | None) -> bool:
+    """`log` is None if it has not changed. False if the build was taken from this process."""
     changed = await tx.execute(
         "UPDATE environment_builds SET lease_until = :lease_until,"
         " log = COALESCE(CAST(:log AS TEXT), log) WHERE id = :id AND state = 'building'",
@@ -195,7 +183,8 @@ async def _renew(tx: Transaction, build_id: str, log: str | None) -> bool:
     return changed > 0
 
 
-async def _finish(tx: Transaction, build_id: str, finished: Finished) -> None:
+@in_transaction
+async def finish_build(tx: Transaction, build_id: str, finished: Finished) -> None:
     await tx.execute(
         "UPDATE environment_builds SET state = :state, key = :key, image_digest = :image_digest,"
         " size_bytes = :size_bytes, setup_ms = :setup_ms, error = :error, log = :log,"
@@ -214,14 +203,17 @@ async def _finish(tx: Transaction, build_id: str, finished: Finished) -> None:
     tx.announce(TOPIC, log_topic(build_id))
 
 
-async def _abandon(tx: Transaction, build_id: str) -> None:
+@in_transaction
+async def abandon_build(tx: Transaction, build_id: str) -> None:
+    """Ends a build because this process stops, or there was nothing to build."""
     await tx.execute(
         "DELETE FROM environment_builds WHERE id = :id AND state = 'building'", id=build_id
     )
     tx.announce(log_topic(build_id))
 
 
-async def _record_use(tx: Transaction, build_id: str) -> None:
+@in_transaction
+async def record_use(tx: Transaction, build_id: str) -> None:
     await tx.execute(
         "UPDATE environment_builds SET hits = hits + 1, used_at = :now WHERE id = :id",
         id=build_id,
@@ -229,15 +221,19 @@ async def _record_use(tx: Transaction, build_id: str) -> None:
     )
 
 
-async def _mark_removed(tx: Transaction, build_ids: list[str]) -> None:
+@in_transaction
+async def mark_removed(tx: Transaction, build_ids: Sequence[str]) -> None:
+    """Marks builds whose snapshots no longer exist as removed."""
     await tx.execute(
         "UPDATE environment_builds SET state = 'removed'"
         " WHERE id IN (SELECT value FROM each(:ids)) AND state = 'ready'",
-        ids=build_ids,
+        ids=list(build_ids),
     )
 
 
-async def _fail_abandoned(tx: Transaction) -> None:
+@in_transaction
+async def fail_abandoned(tx: Transaction) -> None:
+    """End builds whose worker died. Their jobs do not fail: another worker builds again."""
     await tx.execute(
         "UPDATE environment_builds SET state = 'removed', finished_at = :now, lease_until = NULL,"
         " credential_hash = NULL, error = 'The worker stopped while it built the environment.'"

@@ -41,8 +41,9 @@ async def load_repo_settings(db: Database, repo_id: str) -> RepoSettings:
     )
 
 
+@audit.in_transaction
 async def set_definition(
-    db: Database,
+    tx: Transaction,
     organization_id: str,
     repo_id: str,
     full_name: str,
@@ -50,14 +51,23 @@ async def set_definition(
 ) -> None:
     """None lets the repository's files decide again. Expects a valid definition."""
     stored = None if definition is None else msgspec.json.encode(definition).decode()
-    entry = audit.entry(
-        "repo.environment_removed" if definition is None else "repo.environment_set", full_name
+    row = await _lock(tx, repo_id)
+    if row["definition"] == stored:
+        return
+    await tx.execute(
+        "UPDATE repo_environments SET definition = :stored,"
+        " updated_at = :now WHERE repo_id = :repo_id",
+        repo_id=repo_id,
+        stored=stored,
+        now=now_ms(),
     )
-    await db.transact(_store_definition, organization_id, repo_id, stored, entry)
+    action = "repo.environment_removed" if definition is None else "repo.environment_set"
+    await audit.record(tx, organization_id, action, full_name)
 
 
+@audit.in_transaction
 async def set_trusted_branches(
-    db: Database,
+    tx: Transaction,
     organization_id: str,
     repo_id: str,
     full_name: str,
@@ -73,8 +83,22 @@ async def set_trusted_branches(
     for branch in trusted:
         if not is_branch_name(branch):
             raise Problem("invalid_branch", f"{branch!r} is not the name of a branch.")
-    entry = audit.entry("repo.trusted_branches_set", full_name, branches=trusted)
-    await db.transact(_store_branches, organization_id, repo_id, trusted, entry)
+    row = await _lock(tx, repo_id)
+    before = msgspec.json.decode(row["trusted_branches"], type=tuple[str, ...])
+    if before == trusted:
+        return trusted
+    await tx.execute(
+        "UPDATE repo_environments SET trusted_branches = :trusted,"
+        " updated_at = :now WHERE repo_id = :repo_id",
+        repo_id=repo_id,
+        trusted=msgspec.json.encode(trusted).decode(),
+        now=now_ms(),
+    )
+    if not set(before) <= set(trusted):
+        await retire(tx, repo_id)
+    await audit.record(
+        tx, organization_id, "repo.trusted_branches_set", full_name, branches=trusted
+    )
     return trusted
 
 
@@ -100,45 +124,6 @@ async def forget_repo(tx: Transaction, repo_id: str) -> None:
         " (SELECT r.organization_id FROM repos r WHERE r.id = :repo_id)",
         repo_id=repo_id,
     )
-
-
-async def _store_definition(
-    tx: Transaction, organization_id: str, repo_id: str, stored: str | None, entry: audit.Entry
-) -> None:
-    row = await _lock(tx, repo_id)
-    if row["definition"] == stored:
-        return
-    await tx.execute(
-        "UPDATE repo_environments SET definition = :stored,"
-        " updated_at = :now WHERE repo_id = :repo_id",
-        repo_id=repo_id,
-        stored=stored,
-        now=now_ms(),
-    )
-    await audit.write(tx, organization_id, entry)
-
-
-async def _store_branches(
-    tx: Transaction,
-    organization_id: str,
-    repo_id: str,
-    trusted: tuple[str, ...],
-    entry: audit.Entry,
-) -> None:
-    row = await _lock(tx, repo_id)
-    before = msgspec.json.decode(row["trusted_branches"], type=tuple[str, ...])
-    if before == trusted:
-        return
-    await tx.execute(
-        "UPDATE repo_environments SET trusted_branches = :trusted,"
-        " updated_at = :now WHERE repo_id = :repo_id",
-        repo_id=repo_id,
-        trusted=msgspec.json.encode(trusted).decode(),
-        now=now_ms(),
-    )
-    if not set(before) <= set(trusted):
-        await retire(tx, repo_id)
-    await audit.write(tx, organization_id, entry)
 
 
 async def _lock(tx: Transaction, repo_id: str) -> Row:

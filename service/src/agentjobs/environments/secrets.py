@@ -9,7 +9,7 @@ import msgspec
 from agentjobs.environments.repo_settings import retire
 from agentjobs.environments.secret_definition import Purpose, SecretDefinition, SecretUsage
 from agentjobs.organizations import audit
-from agentjobs.organizations.sealing import Sealed, SealingKeys
+from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.brokered_host import BrokeredHost
@@ -28,22 +28,48 @@ class EnvironmentSecret(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
 
 
+@audit.in_transaction
 async def set_environment_secret(
-    db: Database, keys: SealingKeys, organization_id: str, definition: SecretDefinition, value: str
+    tx: Transaction,
+    keys: SealingKeys,
+    organization_id: str,
+    definition: SecretDefinition,
+    value: str,
 ) -> EnvironmentSecret:
     """Create the secret or replace it. Expects a definition of `parse_secret`."""
+    if definition.repo_id and not await retire(tx, definition.repo_id):
+        raise Problem("repo_not_connected", "The repository is no longer connected.")
     usage = msgspec.json.encode(definition.usage).decode()
     sealed = keys.seal(value, *_seal_context(organization_id, definition, usage))
-    repo = await _repo_name(db, definition.repo_id)
-    entry = audit.entry(
+    row = await tx.fetch_one(
+        "INSERT INTO environment_secrets (organization_id, repo_id, name, purpose, host, usage,"
+        " sealed, key_id, created_at, updated_at) VALUES (:organization_id, :repo_id, :name,"
+        " :purpose, :host, :usage, :sealed, :key_id, :now, :now)"
+        " ON CONFLICT (organization_id, repo_id, name) DO UPDATE SET purpose = excluded.purpose,"
+        " host = excluded.host, usage = excluded.usage, sealed = excluded.sealed,"
+        " key_id = excluded.key_id, updated_at = excluded.updated_at RETURNING *",
+        organization_id=organization_id,
+        repo_id=definition.repo_id,
+        name=definition.name,
+        purpose=definition.purpose,
+        host=definition.host,
+        usage=usage,
+        sealed=sealed.data,
+        key_id=sealed.key_id,
+        now=now_ms(),
+    )
+    assert row is not None
+    repo = await _repo_name(tx, definition.repo_id)
+    await audit.record(
+        tx,
+        organization_id,
         "secret.set",
         definition.name,
         purpose=definition.purpose,
         **({"repo": repo} if repo else {}),
         **({"host": definition.host} if definition.host else {}),
     )
-    row = await db.transact(_upsert, organization_id, definition, usage, sealed, entry)
-    return _secret({**row, "repo": repo})
+    return _secret({**dict(row), "repo": repo})
 
 
 async def list_environment_secrets(
@@ -60,19 +86,31 @@ async def list_environment_secrets(
     return [_secret(row) for row in rows]
 
 
+@audit.in_transaction
 async def remove_environment_secret(
-    db: Database, organization_id: str, repo_id: str, name: str
+    tx: Transaction, organization_id: str, repo_id: str, name: str
 ) -> None:
     """Raises Problem if it does not exist. `repo_id` is empty for a registry."""
-    repo = await _repo_name(db, repo_id)
-    entry = audit.entry("secret.removed", name, **({"repo": repo} if repo else {}))
-    if not await db.transact(_delete, organization_id, repo_id, name, entry):
+    repo = await _repo_name(tx, repo_id)
+    deleted = await tx.execute(
+        "DELETE FROM environment_secrets WHERE organization_id = :organization_id"
+        " AND repo_id = :repo_id AND name = :name",
+        organization_id=organization_id,
+        repo_id=repo_id,
+        name=name,
+    )
+    if not deleted:
         whose = f"The repository {repo!r}" if repo else "The organization"
         kind = "for setup or the proxy" if repo else "for a registry"
         raise Problem(
             "secret_not_found",
             f"{whose} has no secret {name!r} {kind}; `agentjobs secrets list` shows all secrets.",
         )
+    if repo_id:
+        await retire(tx, repo_id)
+    await audit.record(
+        tx, organization_id, "secret.removed", name, **({"repo": repo} if repo else {})
+    )
 
 
 async def open_setup_secrets(db: Database, keys: SealingKeys, repo_id: str) -> dict[str, str]:
@@ -157,58 +195,9 @@ async def _of_repo(db: Database, repo_id: str, purpose: Purpose) -> list[Row]:
     )
 
 
-async def _repo_name(db: Database, repo_id: str) -> str:
+async def _repo_name(db: Database | Transaction, repo_id: str) -> str:
     row = await db.fetch_one("SELECT full_name FROM repos WHERE id = :id", id=repo_id)
     return "" if row is None else str(row["full_name"])
-
-
-async def _upsert(
-    tx: Transaction,
-    organization_id: str,
-    definition: SecretDefinition,
-    usage: str,
-    sealed: Sealed,
-    entry: audit.Entry,
-) -> dict[str, object]:
-    if definition.repo_id and not await retire(tx, definition.repo_id):
-        raise Problem("repo_not_connected", "The repository is no longer connected.")
-    row = await tx.fetch_one(
-        "INSERT INTO environment_secrets (organization_id, repo_id, name, purpose, host, usage,"
-        " sealed, key_id, created_at, updated_at) VALUES (:organization_id, :repo_id, :name,"
-        " :purpose, :host, :usage, :sealed, :key_id, :now, :now)"
-        " ON CONFLICT (organization_id, repo_id, name) DO UPDATE SET purpose = excluded.purpose,"
-        " host = excluded.host, usage = excluded.usage, sealed = excluded.sealed,"
-        " key_id = excluded.key_id, updated_at = excluded.updated_at RETURNING *",
-        organization_id=organization_id,
-        repo_id=definition.repo_id,
-        name=definition.name,
-        purpose=definition.purpose,
-        host=definition.host,
-        usage=usage,
-        sealed=sealed.data,
-        key_id=sealed.key_id,
-        now=now_ms(),
-    )
-    assert row is not None
-    await audit.write(tx, organization_id, entry)
-    return dict(row)
-
-
-async def _delete(
-    tx: Transaction, organization_id: str, repo_id: str, name: str, entry: audit.Entry
-) -> bool:
-    deleted = await tx.execute(
-        "DELETE FROM environment_secrets WHERE organization_id = :organization_id"
-        " AND repo_id = :repo_id AND name = :name",
-        organization_id=organization_id,
-        repo_id=repo_id,
-        name=name,
-    )
-    if deleted and repo_id:
-        await retire(tx, repo_id)
-    if deleted:
-        await audit.write(tx, organization_id, entry)
-    return deleted > 0
 
 
 def _secret(row: Row) -> EnvironmentSecret:

@@ -15,6 +15,7 @@ import msgspec
 
 from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs.store.database_clock import DATABASE_NOW
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import SECOND_MS, now_ms
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.settings import Settings
@@ -25,6 +26,7 @@ HEARTBEAT_SECONDS = 10.0
 SILENT_MS = 35 * SECOND_MS
 _KEPT_MS = 3_600 * SECOND_MS
 _MAX_NAMES = 5
+_LEASES_WITHOUT_HEARTBEAT = 1.5
 
 Role = Literal["serve", "up"]
 
@@ -60,6 +62,11 @@ def program_version() -> str:
     return version("agentjobs")
 
 
+def worker_silent_ms(settings: Settings) -> int:
+    """A worker without a heartbeat for this long is not counted."""
+    return int(settings.lease_seconds * _LEASES_WITHOUT_HEARTBEAT * SECOND_MS)
+
+
 def this_process(role: Role, settings: Settings) -> ProcessInfo:
     return ProcessInfo(
         new_id("prc"),
@@ -68,10 +75,6 @@ def this_process(role: Role, settings: Settings) -> ProcessInfo:
         program_version(),
         configuration_digest(settings),
     )
-
-
-async def record_heartbeat(db: Database, process: ProcessInfo) -> None:
-    await db.transact(_record, process)
 
 
 async def is_first_process(db: Database, process_id: str) -> bool:
@@ -117,12 +120,15 @@ async def fleet_size(db: Database, worker_id: str = "") -> FleetSize:
     return FleetSize(processes, row["workers"], row["before"], row["others"] > 0)
 
 
-async def sign_off(db: Database, process_id: str) -> None:
-    await db.transact(_sign_off, process_id)
+@in_transaction
+async def sign_off(tx: Transaction, process_id: str) -> None:
+    await tx.execute("DELETE FROM processes WHERE id = :id", id=process_id)
 
 
-async def delete_silent_processes(db: Database) -> None:
-    await db.transact(_delete_silent)
+@in_transaction
+async def delete_silent_processes(tx: Transaction) -> None:
+    before = await tx.clock_ms() - _KEPT_MS
+    await tx.execute("DELETE FROM processes WHERE heartbeat_at < :before", before=before)
 
 
 async def list_processes(db: Database) -> list[ProcessInfo]:
@@ -237,7 +243,8 @@ def _odd(
     return [(value, usual) for value in running if getattr(value, name) != usual_value]
 
 
-async def _record(tx: Transaction, process: ProcessInfo) -> None:
+@in_transaction
+async def record_heartbeat(tx: Transaction, process: ProcessInfo) -> None:
     # All columns each time, since a process that missed heartbeats may have been deleted.
     await tx.execute(
         "INSERT INTO processes (id, role, hostname, version, configuration_digest,"
@@ -258,12 +265,3 @@ async def _record(tx: Transaction, process: ProcessInfo) -> None:
         disk_total_bytes=process.disk_total_bytes,
         now=await tx.clock_ms(),
     )
-
-
-async def _sign_off(tx: Transaction, process_id: str) -> None:
-    await tx.execute("DELETE FROM processes WHERE id = :id", id=process_id)
-
-
-async def _delete_silent(tx: Transaction) -> None:
-    before = await tx.clock_ms() - _KEPT_MS
-    await tx.execute("DELETE FROM processes WHERE heartbeat_at < :before", before=before)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.environments.repo_settings import forget_repo
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.local_git import repositories
 from agentjobs.organizations import audit
@@ -150,7 +149,6 @@ async def _disconnect(
         return
     await remove_requests(tx, "r.id = :repo_id", repo_id=repo_id)
     await request_removal(tx, [repo_id])
-    await forget_repo(tx, repo_id)
     await also(tx, repo_id)
     await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")

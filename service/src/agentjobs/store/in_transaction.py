@@ -22,6 +22,18 @@ def in_transaction(
     return run
 
 
+def in_large_transaction(
+    work: Callable[Concatenate[Transaction, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Database, P], Coroutine[Any, Any, T]]:
+    """`in_transaction` for work that writes or deletes megabytes."""
+
+    @wraps(work)
+    async def run(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await db.transact_large(work, *args, **kwargs)
+
+    return run
+
+
 async def execute(tx: Transaction, sql: str, /, **parameters: Any) -> int:
     """`db.transact(execute, "DELETE …", id=…)` returns the number of rows that were changed."""
     return await tx.execute(sql, **parameters)

@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from agentjobs.environments import build_queries, builds
+from agentjobs.environments.builds import request_environment_build
 from agentjobs.environments.repo_settings import load_repo_settings
-from agentjobs.jobs.environments.build_requests import request_environment_build
-from agentjobs.jobs.environments.status import EnvironmentStatus, can_build, load_status
+from agentjobs.environments.status import EnvironmentStatus, can_build, load_status
 from agentjobs.jobs.operations.workers import drain_worker
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.organizations.audit import AuditFilter, list_entries

@@ -15,9 +15,9 @@ from agentjobs.environments.secrets import (
     remove_environment_secret,
     set_environment_secret,
 )
+from agentjobs.jobs.operations.disconnect import disconnect_repository
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
-from agentjobs.repos.connect import disconnect_repository
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.environments.brokered_host import BrokeredHost
 from agentjobs_runtime.environments.images.model import RegistryCredential
@@ -187,7 +187,7 @@ async def test_a_disconnected_repository_keeps_no_secret_and_gets_no_new_one(
 ) -> None:
     await secrets.set("NPM_TOKEN", "setup", "repo_shop")
     await secrets.set("NPM_TOKEN", "setup", "repo_site")
-    await disconnect_repository(secrets.db, "acme", "acme/shop", also=_nothing)
+    await disconnect_repository(secrets.db, "acme", "acme/shop")
     (rest,) = await list_environment_secrets(secrets.db, secrets.organization_id)
     assert rest.repo == "acme/site"
     assert await secrets.generation("repo_shop") == 0
@@ -208,7 +208,3 @@ async def _open_all(secrets: Secrets) -> None:
     for repo_id in ("repo_shop", "repo_site"):
         await open_proxy_secrets(secrets.db, secrets.keys, repo_id)
         await open_setup_secrets(secrets.db, secrets.keys, repo_id)
-
-
-async def _nothing(_tx: Transaction, _repo_id: str) -> None:
-    return None

@@ -146,7 +146,7 @@ async def test_the_first_process_of_a_configuration_is_known(database: Database)
 async def test_a_worker_reports_its_version_configuration_and_tags(database: Database) -> None:
     await leases.renew(database, _worker("a", "digest"), [], 10)
 
-    ((worker, _),) = await leases.list_workers(database)
+    (worker,) = await list_worker_views(database, SETTINGS)
 
     assert (worker.version, worker.configuration_digest) == ("1.0", "digest")
     assert worker.tags == ["gpu"]

@@ -7,9 +7,10 @@ from agentjobs.jobs.logs.chunks import append_chunk
 from agentjobs.jobs.operations.cancel import cancel_job
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.operations.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.workers import list_worker_views
 from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import may_write_branch
-from agentjobs.jobs.queue.leases import list_workers, renew
+from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.lost_claims import MAX_ADOPTIONS
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.leases import ClaimLost
@@ -124,7 +125,8 @@ async def test_the_dead_worker_is_no_longer_listed(harness: JobHarness) -> None:
     for worker in (DEAD, SUCCESSOR):
         await renew(harness.db, worker, [], 10)
     await adopt(harness)
-    assert [worker.id for worker, _ in await list_workers(harness.db)] == [SUCCESSOR.id]
+    views = await list_worker_views(harness.db, harness.context.settings)
+    assert [worker.id for worker in views] == [SUCCESSOR.id]
 
 
 async def test_an_adopted_job_whose_agent_is_gone_runs_again_without_an_attempt(

@@ -86,7 +86,7 @@ async def test_work_is_stored_and_deleted_in_large_transactions(
     await finish_job(harness.db, await harness.claim(), DONE)
     await cancel_job(harness.db, caller.organization_id, await kept_job(harness, caller))
     await fail_expired_work(harness.db)
-    assert calls == ["_finish_all", "_finish_all", "_finish_all", "_cancel", "_fail_expired"]
+    assert calls == ["_finish_all", "_finish_all", "_finish_all", "_cancel", "fail_expired_work"]
 
 
 async def test_a_kept_job_frees_its_place_in_the_plan(harness: JobHarness) -> None:

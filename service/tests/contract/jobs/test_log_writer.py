@@ -199,10 +199,10 @@ async def test_the_last_words_of_an_agent_are_stored_after_an_outage(
     is_back = asyncio.Event()
     transact = harness.db.transact
 
-    async def refuse(work: Callable[..., Any], *arguments: Any) -> Any:
+    async def refuse(work: Callable[..., Any], *arguments: Any, **others: Any) -> Any:
         if not is_back.is_set():
             raise StoreUnavailable("away")
-        return await transact(work, *arguments)
+        return await transact(work, *arguments, **others)
 
     monkeypatch.setattr(writer, "_FLUSH_SECONDS", 0.01)
     monkeypatch.setattr(harness.db, "transact", refuse)

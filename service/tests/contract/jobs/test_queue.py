@@ -13,6 +13,7 @@ from agentjobs.jobs.operations.cancel import cancel_job
 from agentjobs.jobs.operations.disconnect import disconnect_repository
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.operations.rescue import rescue_lost_jobs
+from agentjobs.jobs.operations.workers import list_worker_views
 from agentjobs.jobs.queue import waiting_organizations
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.claimer import Claimer
@@ -20,7 +21,6 @@ from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.leases import (
     cancel_requests,
     delete_silent_workers,
-    list_workers,
     renew,
     sign_off,
 )
@@ -375,7 +375,7 @@ async def test_a_job_whose_workers_have_full_disks_has_a_queue_reason(harness: J
     await renew(harness.db, full, [], 10)
     harness.context.fleet.forget()
     assert (await harness.view(caller, job_id)).queue_reason == "disk_full"
-    [(stored, _)] = await list_workers(harness.db)
+    [stored] = await list_worker_views(harness.db, harness.context.settings)
     assert stored.agents == []
     assert set(stored.unready) == set(AGENTS)
     await renew(harness.db, WorkerInfo("wrk_b", "host", 2, AGENTS), [], 10)

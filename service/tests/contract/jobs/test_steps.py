@@ -207,7 +207,7 @@ async def test_a_worker_that_adopts_the_agent_continues_its_steps(
 async def test_an_outage_delays_steps_and_loses_none(
     harness: JobHarness, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unavailable(*_: object) -> None:
+    async def unavailable(*_: object, **__: object) -> None:
         raise StoreUnavailable
 
     steps = new_recorder(harness, job)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from agentjobs.environments import builds
-from agentjobs.jobs.environments.definition_source import load_definition
+from agentjobs.environments.definition_source import load_definition
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.queries import find_repo

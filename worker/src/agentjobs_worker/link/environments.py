@@ -5,10 +5,10 @@ replaces them.
 """
 
 from agentjobs.environments import build_queries, builds
+from agentjobs.environments.access import load_setup_access
 from agentjobs.environments.builds import TOPIC
+from agentjobs.environments.request import RequestedEnvironment, load_request
 from agentjobs.environments.secrets import open_proxy_secrets, open_registry_credentials
-from agentjobs.jobs.environments.access import load_setup_access
-from agentjobs.jobs.environments.request import RequestedEnvironment, load_request
 
 __all__ = [
     "TOPIC",

@@ -22,7 +22,7 @@ from agentjobs.cli.repos.environment import environment
 from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
-    from agentjobs.jobs.environments.status import EnvironmentStatus
+    from agentjobs.environments.status import EnvironmentStatus
     from agentjobs.repos.queries import RepoView
     from agentjobs_runtime.environments.records import Build
 
@@ -109,8 +109,8 @@ def _build(
 ) -> None:
     async def work(admin: Admin) -> Ended:
         from agentjobs.environments.build_queries import find_build
-        from agentjobs.jobs.environments.build_requests import request_environment_build
-        from agentjobs.jobs.environments.status import can_build
+        from agentjobs.environments.builds import request_environment_build
+        from agentjobs.environments.status import can_build
 
         organization_id, repo = await admin.find_repo(org, name)
         reason = (await _status(admin, repo)).nothing_to_build
@@ -218,6 +218,6 @@ async def _find_build(admin: Admin, org: str, name: str, build_id: str) -> "Buil
 
 
 async def _status(admin: Admin, repo: "RepoView") -> "EnvironmentStatus":
-    from agentjobs.jobs.environments.status import load_status
+    from agentjobs.environments.status import load_status
 
     return await load_status(admin.db, admin.settings.repositories_path, repo)

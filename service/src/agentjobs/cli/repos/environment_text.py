@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentjobs.jobs.environments.status import EnvironmentStatus
+    from agentjobs.environments.status import EnvironmentStatus
     from agentjobs_runtime.environments.records import Build
 
 SOURCES = {

@@ -3,6 +3,7 @@
 from agentjobs.jobs.logs.decoder import SERVICE_MARKER, service_line
 from agentjobs.jobs.model import LogChunk
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -55,8 +56,9 @@ async def count_lines(db: Database, job_id: str, *, before: int) -> int:
     return int(row["lines"]) if row is not None else 0
 
 
+@in_transaction
 async def append_chunk(
-    db: Database,
+    tx: Transaction,
     job: ClaimedJob,
     text: str,
     at_ms: int | None = None,
@@ -69,8 +71,28 @@ async def append_chunk(
     knows whether an earlier call committed it. Raises ClaimLost.
     """
     at_ms = now_ms() if at_ms is None else at_ms
-    if not await db.transact(_append, job, text, at_ms, may_be_stored):
+    if may_be_stored:
+        last = await tx.fetch_one(
+            "SELECT created_at, text FROM job_logs WHERE job_id = :job_id"
+            " ORDER BY sequence DESC LIMIT 1",
+            job_id=job.id,
+        )
+        if last is not None and (last["created_at"], last["text"]) == (at_ms, text):
+            return
+    written = await tx.execute(
+        "INSERT INTO job_logs (job_id, sequence, created_at, text)"
+        " SELECT q.job_id, COALESCE((SELECT MAX(l.sequence) FROM job_logs l"
+        "  WHERE l.job_id = q.job_id), 0) + 1, CAST(:at AS BIGINT), CAST(:text AS TEXT)"
+        " FROM job_queue q WHERE q.job_id = :job_id AND q.fence = :fence"
+        " AND q.lease_owner IS NOT NULL /*postgresql FOR SHARE OF q */",
+        job_id=job.id,
+        fence=job.fence,
+        at=at_ms,
+        text=text,
+    )
+    if not written:
         raise ClaimLost
+    tx.announce(f"log:{job.id}")
 
 
 async def append_note(tx: Transaction, job_id: str, line: str) -> None:
@@ -84,29 +106,3 @@ async def append_note(tx: Transaction, job_id: str, line: str) -> None:
         text=f"{SERVICE_MARKER} {service_line(line)}\n",
     )
     tx.announce(f"log:{job_id}")
-
-
-async def _append(
-    tx: Transaction, job: ClaimedJob, text: str, at_ms: int, may_be_stored: bool
-) -> bool:
-    if may_be_stored:
-        last = await tx.fetch_one(
-            "SELECT created_at, text FROM job_logs WHERE job_id = :job_id"
-            " ORDER BY sequence DESC LIMIT 1",
-            job_id=job.id,
-        )
-        if last is not None and (last["created_at"], last["text"]) == (at_ms, text):
-            return True
-    written = await tx.execute(
-        "INSERT INTO job_logs (job_id, sequence, created_at, text)"
-        " SELECT q.job_id, COALESCE((SELECT MAX(l.sequence) FROM job_logs l"
-        "  WHERE l.job_id = q.job_id), 0) + 1, CAST(:at AS BIGINT), CAST(:text AS TEXT)"
-        " FROM job_queue q WHERE q.job_id = :job_id AND q.fence = :fence"
-        " AND q.lease_owner IS NOT NULL /*postgresql FOR SHARE OF q */",
-        job_id=job.id,
-        fence=job.fence,
-        at=at_ms,
-        text=text,
-    )
-    tx.announce(f"log:{job.id}")
-    return written > 0

@@ -7,6 +7,7 @@ import msgspec
 from agentjobs.advisories.findings import FindingView
 from agentjobs.jobs.states import JobStatus
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import now_ms
 
 # A manifest, an ecosystem, a package, the version to upgrade to.
@@ -62,37 +63,20 @@ async def insert_triggers(
     return {fix for fix in sorted(fixes) if await _insert(tx, repo_id, job_id, fix)}
 
 
-async def take_over_fixes(
-    db: Database,
-    repo_id: str,
-    job_id: str,
-    fixes: Collection[FixKey],
-    created_for: Collection[FixKey] = (),
-) -> dict[FixKey, str]:
-    """Record that this job proposes the fixes, and return the jobs that propose some already.
-
-    Such a job is running or has completed. Fixes that this job was `created_for` may be proposed
-    again once that pull request is no longer open.
-    """
-    return await db.transact(_take_over_fixes, repo_id, job_id, fixes, created_for)
-
-
 async def claim_fixes(
-    tx: Transaction, repo_id: str, job_id: str, fixes: Collection[FixKey]
-) -> dict[FixKey, str]:
-    """Takes over fixes as `take_over_fixes` does, for a requested job: waiting jobs keep theirs."""
-    return await _take_over_fixes(tx, repo_id, job_id, fixes, fixes, ("queued", "running"))
-
-
-async def _take_over_fixes(
     tx: Transaction,
     repo_id: str,
     job_id: str,
     fixes: Collection[FixKey],
-    created_for: Collection[FixKey],
+    created_for: Collection[FixKey] = (),
     # A job that has not started finds out at its start that the fix was taken over.
     proposing: Collection[str] = ("running",),
 ) -> dict[FixKey, str]:
+    """Record that this job proposes the fixes, and return the jobs that propose some already.
+
+    Such a job has completed or one of the statuses `proposing`. Fixes that this job was
+    `created_for` may be proposed again once that pull request is no longer open.
+    """
     others = {}
     for fix in sorted(fixes):
         if await _insert(tx, repo_id, job_id, fix):
@@ -123,6 +107,9 @@ async def _take_over_fixes(
                 **_columns(fix),
             )
     return others
+
+
+take_over_fixes = in_transaction(claim_fixes)
 
 
 def _proposes(row: Row, proposing: Collection[str], *, is_own: bool) -> bool:

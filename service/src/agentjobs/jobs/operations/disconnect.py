@@ -1,5 +1,6 @@
 """Disconnects a repository and fails its queued jobs."""
 
+from agentjobs.environments.repo_settings import forget_repo
 from agentjobs.jobs.queue.transition import apply, to_failed
 from agentjobs.repos import connect
 from agentjobs.repos.queries import RepoView
@@ -16,10 +17,11 @@ _MESSAGE = "The repository was disconnected before the job could start."
 
 async def disconnect_repository(db: Database, organization: str, full_name: str) -> RepoView:
     """Queued jobs fail now; a running job fails when it tries to push."""
-    return await connect.disconnect_repository(db, organization, full_name, also=_fail_queued)
+    return await connect.disconnect_repository(db, organization, full_name, also=_disconnect)
 
 
-async def _fail_queued(tx: Transaction, repo_id: str) -> None:
+async def _disconnect(tx: Transaction, repo_id: str) -> None:
+    await forget_repo(tx, repo_id)
     queued = await tx.fetch_all(_QUEUED, repo_id=repo_id)
     now = await tx.clock_ms()
     for row in queued:

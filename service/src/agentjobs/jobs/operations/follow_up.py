@@ -4,7 +4,6 @@ Only one job at a time works on a branch.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -38,11 +37,11 @@ from agentjobs.jobs.queue.insert import NewJob, insert_job
 from agentjobs.jobs.results.reports import has_report
 from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, JobStatus
 from agentjobs.jobs.validation import cap_faults, size_faults
-from agentjobs.organizations.audit import Entry
+from agentjobs.organizations import audit
 from agentjobs.organizations.authentication import Caller
 from agentjobs.pulls.local_platform import lock_pull
 from agentjobs.pulls.status_rows import request_status
-from agentjobs.store.database import Database, Row, Transaction, to_struct
+from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs.workers.agents import Catalog
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.json_fields import doc, find_faults
@@ -52,9 +51,11 @@ from agentjobs_runtime.tracing.spans import begin_trace
 _OVERRIDES = ("prompt", "timeout_seconds", "max_cost_usd")
 _OVERRIDE_PREFIX = "config_override."
 _EARLIER = (
-    "SELECT id, status, repo_id, repo, agent, ticket_id, branch, config_override, labels"
-    " FROM jobs"
-    " WHERE id = :job_id AND organization_id = :organization_id"
+    # The platform may have renamed the repository since.
+    "SELECT j.id, j.status, j.repo_id, COALESCE(r.full_name, j.repo) AS repo, j.agent,"
+    " j.ticket_id, j.branch, j.config_override, j.labels FROM jobs j"
+    " LEFT JOIN repos r ON r.id = j.repo_id AND r.disconnected_at IS NULL"
+    " WHERE j.id = :job_id AND j.organization_id = :organization_id"
 )
 _ON_BRANCH = (
     "q.organization_id = :organization_id AND q.repo_id = :repo_id AND j.id = q.job_id"
@@ -102,14 +103,16 @@ class EarlierJob(msgspec.Struct, frozen=True):
         return override.get("priority")
 
 
-async def earlier_job(db: Database, organization_id: str, job_id: str) -> EarlierJob:
+async def earlier_job(db: Database | Transaction, organization_id: str, job_id: str) -> EarlierJob:
     """Raises `job_not_found` for a missing job and for one of another organization alike."""
     row = await db.fetch_one(_EARLIER, job_id=job_id, organization_id=organization_id)
-    return _earlier(row, job_id)
+    if row is None:
+        raise job_not_found(job_id)
+    return to_struct(row, EarlierJob)
 
 
 async def active_job_on(
-    db: Database, organization_id: str, repo_id: str, branch: str
+    db: Database | Transaction, organization_id: str, repo_id: str, branch: str
 ) -> str | None:
     """The queued or running job on a branch."""
     row = await db.fetch_one(
@@ -139,14 +142,13 @@ async def follow_up_job(
 ) -> CreatedJob:
     """Create it from a valid `body`. Of concurrent requests for one branch, one is accepted."""
     with first_call(context.keys_in_flight, caller.organization_id, idempotency):
-        fleet = await context.fleet.state()
-        entry = entry_for_person("job.created", follows=job_id)
-        follow_up = partial(_follow_up, entry=entry, traceparent=begin_trace())
-        return await context.db.transact(
-            follow_up, context, caller, job_id, body, idempotency, fleet
+        fleet, traceparent = await context.fleet.state(), begin_trace()
+        return await _follow_up(
+            context.db, context, caller, job_id, body, idempotency, fleet, traceparent
         )
 
 
+@audit.in_transaction
 async def _follow_up(
     tx: Transaction,
     context: JobsContext,
@@ -155,15 +157,12 @@ async def _follow_up(
     body: FollowUpRequest,
     idempotency: IdempotencyClaim | None,
     fleet: FleetState,
-    *,
-    entry: Entry | None,
     traceparent: str | None,
 ) -> CreatedJob:
     replayed = await find_receipt(tx, caller.organization_id, idempotency)
     if replayed is not None:
         return CreatedJob(replayed, replayed=True)
-    row = await tx.fetch_one(_EARLIER, job_id=job_id, organization_id=caller.organization_id)
-    earlier = await _with_current_name(tx, _earlier(row, job_id))
+    earlier = await earlier_job(tx, caller.organization_id, job_id)
     request = _request(earlier, body)
     admission = await load_admission(tx, caller.organization_id, earlier.repo)
     _check_repo(earlier, admission)
@@ -181,27 +180,13 @@ async def _follow_up(
     )
     await insert_job(tx, job)
     await request_status(tx, earlier.repo_id, earlier.branch, follow_up_id)
+    entry = entry_for_person("job.created", follows=job_id)
     await write_entry(tx, caller.organization_id, follow_up_id, entry)
     now = await tx.clock_ms()
     estimate = estimate_start(context.plans, caller, fleet, admission, request, now)
     receipt = Receipt(follow_up_id, QUEUED, estimate)
     await store_receipt(tx, caller.organization_id, idempotency, receipt)
     return CreatedJob(receipt, replayed=False)
-
-
-def _earlier(row: Row | None, job_id: str) -> EarlierJob:
-    if row is None:
-        raise job_not_found(job_id)
-    return to_struct(row, EarlierJob)
-
-
-async def _with_current_name(tx: Transaction, earlier: EarlierJob) -> EarlierJob:
-    """The platform may have renamed the repository since."""
-    row = await tx.fetch_one(
-        "SELECT full_name FROM repos WHERE id = :id AND disconnected_at IS NULL",
-        id=earlier.repo_id,
-    )
-    return earlier if row is None else msgspec.structs.replace(earlier, repo=row["full_name"])
 
 
 def _request(earlier: EarlierJob, body: FollowUpRequest) -> CreateJobRequest:
@@ -252,14 +237,9 @@ async def _check_branch(tx: Transaction, organization_id: str, earlier: EarlierJ
         name = "The pull request" if pull is None else f"Pull request {pull.number}"
         state = "no longer exists" if pull is None else f"is already {pull.state}"
         raise Problem("pull_not_open", f"{name} of this job {state}; create a new job.")
-    other = await tx.fetch_one(
-        _ACTIVE,
-        organization_id=organization_id,
-        repo_id=earlier.repo_id,
-        branch=earlier.branch,
-    )
+    other = await active_job_on(tx, organization_id, earlier.repo_id, earlier.branch)
     if other is not None:
-        raise job_still_active(other["id"])
+        raise job_still_active(other)
 
 
 def job_still_active(job_id: str) -> Problem:

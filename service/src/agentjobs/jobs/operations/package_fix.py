@@ -16,7 +16,7 @@ from agentjobs.jobs.operations.proposed_fixes import ProposingPull, load_propose
 from agentjobs.jobs.queue.acceptance import check_acceptable, load_admission
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.insert import NewJob, insert_job
-from agentjobs.organizations.audit import Entry
+from agentjobs.organizations import audit
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.agents.definitions import CVE_FIXER
@@ -38,33 +38,35 @@ async def fix_package(context: JobsContext, caller: Caller, finding_id: str) -> 
     trigger = Trigger(tuple(sorted(fixes, key=lambda fix: fix.rank))).without(proposed.keys())
     if trigger is None:
         raise _proposed_by(proposed, fixes)
-    entry = entry_for_person("job.created", repo=first.repo, agent=CVE_FIXER, package=first.name)
-    job_id = new_id("job")
     body = CreateJobRequest(first.repo, CVE_FIXER)
-    await context.db.transact(_create, context, caller, job_id, body, trigger, entry, begin_trace())
-    return job_id
+    return await _create(context.db, context, caller, body, trigger, begin_trace())
 
 
+@audit.in_transaction
 async def _create(
     tx: Transaction,
     context: JobsContext,
     caller: Caller,
-    job_id: str,
     body: CreateJobRequest,
     trigger: Trigger,
-    entry: Entry | None,
     traceparent: str | None,
-) -> None:
+) -> str:
+    job_id = new_id("job")
     admission = await load_admission(tx, caller.organization_id, body.repo)
     repo_id = check_acceptable(context, caller, body, admission)
-    others = await claim_fixes(tx, repo_id, job_id, [fix.key for fix in trigger.fixes])
+    fixes = [fix.key for fix in trigger.fixes]
+    # Waiting jobs keep theirs.
+    others = await claim_fixes(tx, repo_id, job_id, fixes, fixes, ("queued", "running"))
     remaining = trigger.without(others.keys())
     if remaining is None:
         other = next(iter(others.values()))
         raise Problem("fix_active", f"The job {other} already fixes {trigger.package}.")
     job = NewJob(job_id, caller, repo_id, body, cause=remaining.cause, traceparent=traceparent)
     await insert_job(tx, job)
+    details = {"repo": body.repo, "agent": CVE_FIXER, "package": trigger.package}
+    entry = entry_for_person("job.created", **details)
     await write_entry(tx, caller.organization_id, job_id, entry)
+    return job_id
 
 
 def _proposed_by(proposed: dict[FixKey, ProposingPull], fixes: Sequence[TriggeredFix]) -> Problem:

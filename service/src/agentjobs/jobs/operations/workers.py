@@ -4,9 +4,12 @@ from typing import Literal
 
 import msgspec
 
-from agentjobs.fleet.processes import odd_configurations, running_configurations
+from agentjobs.fleet.processes import (
+    odd_configurations,
+    running_configurations,
+    worker_silent_ms,
+)
 from agentjobs.jobs.operations.rescue import rescue_worker_jobs
-from agentjobs.jobs.queue.fleet import silent_ms
 from agentjobs.jobs.queue.leases import decode_unready
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import write_service_entry
@@ -76,15 +79,13 @@ async def find_worker(db: Database, settings: Settings, name: str) -> WorkerView
 async def drain_worker(db: Database, settings: Settings, name: str) -> WorkerView:
     """The worker claims no more jobs, and stays alive until it is stopped or resumed."""
     worker = await find_worker(db, settings, name)
-    entry = audit.entry("worker.drained", worker.hostname, worker=worker.id)
-    await _set_drain(db, worker, entry, is_requested=True)
+    await _set_drain(db, worker, is_requested=True)
     return await find_worker(db, settings, worker.id)
 
 
 async def resume_worker(db: Database, settings: Settings, name: str) -> WorkerView:
     worker = await find_worker(db, settings, name)
-    entry = audit.entry("worker.resumed", worker.hostname, worker=worker.id)
-    await _set_drain(db, worker, entry, is_requested=False)
+    await _set_drain(db, worker, is_requested=False)
     return await find_worker(db, settings, worker.id)
 
 
@@ -97,54 +98,44 @@ async def remove_worker(db: Database, settings: Settings, name: str) -> tuple[Wo
             f"The worker {worker.id} is alive; stop its process (SIGTERM drains it), and it removes"
             " itself.",
         )
-    entry = audit.entry("worker.removed", worker.hostname, worker=worker.id)
-    requeued = await db.transact(_remove, worker.id, settings, entry)
-    return worker, len(requeued)
+    return worker, len(await _remove(db, worker, settings))
 
 
 async def _read(tx: Transaction) -> tuple[list[Row], int]:
     return await tx.fetch_all(f"{_SELECT} ORDER BY w.hostname, w.id"), await tx.clock_ms()
 
 
-async def _set_drain(
-    db: Database, worker: WorkerView, entry: audit.Entry, *, is_requested: bool
-) -> None:
-    await db.transact(_store_drain, worker.id, is_requested, entry)
-
-
-async def _store_drain(
-    tx: Transaction, worker_id: str, is_requested: bool, entry: audit.Entry
-) -> None:
+@audit.in_transaction
+async def _set_drain(tx: Transaction, worker: WorkerView, *, is_requested: bool) -> None:
     requested_at = await tx.clock_ms() if is_requested else None
     changed = await tx.execute(
         "UPDATE workers SET drain_requested_at = CAST(:at AS BIGINT) WHERE id = :id"
         " AND (drain_requested_at IS NULL) <> (CAST(:at AS BIGINT) IS NULL)",
-        id=worker_id,
+        id=worker.id,
         at=requested_at,
     )
     if is_requested:
         await wait_for_claims(tx)
     if changed:
+        action = "worker.drained" if is_requested else "worker.resumed"
+        entry = audit.entry(action, worker.hostname, worker=worker.id)
         await write_service_entry(tx, entry)
         # A worker that is resumed looks for jobs.
         tx.announce("jobs")
 
 
-async def _remove(
-    tx: Transaction,
-    worker_id: str,
-    settings: Settings,
-    entry: audit.Entry,
-) -> list[str]:
+@audit.in_transaction
+async def _remove(tx: Transaction, worker: WorkerView, settings: Settings) -> list[str]:
     removed = await tx.execute(
         "DELETE FROM workers WHERE id = :id AND heartbeat_at < :before",
-        id=worker_id,
-        before=await tx.clock_ms() - silent_ms(settings),
+        id=worker.id,
+        before=await tx.clock_ms() - worker_silent_ms(settings),
     )
     if not removed:
-        raise Problem("worker_alive", f"The worker {worker_id} has just sent a heartbeat.")
+        raise Problem("worker_alive", f"The worker {worker.id} has just sent a heartbeat.")
+    entry = audit.entry("worker.removed", worker.hostname, worker=worker.id)
     await write_service_entry(tx, entry)
-    return await rescue_worker_jobs(tx, worker_id, settings)
+    return await rescue_worker_jobs(tx, worker.id, settings)
 
 
 def _view(row: Row, now: int, settings: Settings, odd: set[str]) -> WorkerView:
@@ -166,7 +157,7 @@ def _view(row: Row, now: int, settings: Settings, odd: set[str]) -> WorkerView:
 
 def worker_status(row: Row, now: int, settings: Settings, problem: str = "") -> WorkerStatus:
     """`problem` is that of its sandbox."""
-    if row["heartbeat_at"] <= now - silent_ms(settings):
+    if row["heartbeat_at"] <= now - worker_silent_ms(settings):
         return "silent"
     if row["drain_requested_at"] is None:
         return "unready" if problem else "ready"

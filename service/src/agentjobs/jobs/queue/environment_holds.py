@@ -5,6 +5,7 @@ Afterwards workers at the location of the snapshot may claim them first.
 
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.records import OUTAGE_HOLD_MS
 from agentjobs_runtime.protocol.outcomes import EnvironmentHold
@@ -28,10 +29,6 @@ def waits_for_environment(job: str) -> str:
     )
 
 
-async def hold_jobs(db: Database, hold: EnvironmentHold) -> None:
-    await db.transact(store_hold, hold)
-
-
 async def store_hold(tx: Transaction, hold: EnvironmentHold) -> None:
     """Replaces an earlier hold of the same environment."""
     if hold.request_key is not None and not await _is_building(tx, hold):
@@ -47,6 +44,9 @@ async def store_hold(tx: Transaction, hold: EnvironmentHold) -> None:
     )
     if hold.location is not None:
         tx.announce("jobs")
+
+
+hold_jobs = in_transaction(store_hold)
 
 
 async def _is_building(tx: Transaction, hold: EnvironmentHold) -> bool:
@@ -89,11 +89,8 @@ async def is_environment_building(db: Database, job_id: str) -> bool:
     return row is not None
 
 
-async def prune_holds(db: Database) -> None:
+@in_transaction
+async def prune_holds(tx: Transaction) -> None:
     """Delete those that hold no job any more."""
-    await db.transact(_prune)
-
-
-async def _prune(tx: Transaction) -> None:
     before = await tx.clock_ms() - OUTAGE_HOLD_MS
     await tx.execute("DELETE FROM environment_holds WHERE held_until < :before", before=before)

@@ -10,6 +10,7 @@ from typing import Self
 
 import msgspec
 
+from agentjobs.fleet.processes import worker_silent_ms
 from agentjobs.jobs.queue.queue_model import NewJobs, Pool, Queue
 from agentjobs.jobs.queue.queue_reader import QueueReader
 from agentjobs.organizations.pauses import service_paused_since
@@ -23,18 +24,12 @@ from agentjobs_runtime.settings import Settings
 # The reason that a worker reports for each of its agents.
 DISK_FULL = "the disk of this worker is nearly full"
 _CACHE_SECONDS = 1.0
-_LEASES_WITHOUT_HEARTBEAT = 1.5
 # Drained workers claim nothing.
 _ALIVE = (
     "SELECT id, slots, agents, tags, unready FROM workers"
     f" WHERE heartbeat_at > {DATABASE_NOW} - :silent_ms"
     " AND drain_requested_at IS NULL"
 )
-
-
-def silent_ms(settings: Settings) -> int:
-    """A worker without a heartbeat for this long is not counted."""
-    return int(settings.lease_seconds * _LEASES_WITHOUT_HEARTBEAT * 1_000)
 
 
 class LiveWorker(msgspec.Struct, frozen=True):
@@ -115,7 +110,7 @@ class Fleet:
     def __init__(self, db: Database, settings: Settings, plans: Plans, catalog: Catalog) -> None:
         self._db = db
         self._queue = QueueReader(db, plans, catalog)
-        self._silent_ms = silent_ms(settings)
+        self._silent_ms = worker_silent_ms(settings)
         self._state: FleetState | None = None
         self._read_at = 0.0
 

@@ -2,6 +2,7 @@
 
 from agentjobs.jobs.queue.transition import apply, release_claim, to_failed
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import in_large_transaction
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.protocol.outcomes import KeptWork
 
@@ -67,17 +68,14 @@ async def hold_for_finished_work(tx: Transaction, job_id: str) -> bool:
     return True
 
 
-async def fail_expired_work(db: Database) -> int:
-    """Fail the jobs whose work was kept for too long and that no worker is publishing now."""
-    return await db.transact_large(_fail_expired)
-
-
 def expiry_message(reason: str = "") -> str:
     detail = f" The last attempt failed: {reason}" if reason else ""
     return f"The work of this job could not be published within 24 hours.{detail}"
 
 
-async def _fail_expired(tx: Transaction) -> int:
+@in_large_transaction
+async def fail_expired_work(tx: Transaction) -> int:
+    """Fail the jobs whose work was kept for too long and that no worker is publishing now."""
     now = await tx.clock_ms()
     rows = await tx.fetch_all(
         "SELECT j.id FROM kept_work k JOIN jobs j ON j.id = k.job_id"

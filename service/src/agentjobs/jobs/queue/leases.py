@@ -7,6 +7,7 @@ from agentjobs.jobs.queue.lost_claims import mark_alive
 from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import clock_ahead_seconds
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
 
@@ -42,8 +43,9 @@ class Renewal(msgspec.Struct, frozen=True):
     cancel_requested: frozenset[Claim]
 
 
+@in_transaction
 async def renew(
-    db: Database,
+    tx: Transaction,
     worker: WorkerInfo,
     jobs: list[ClaimedJob],
     lease_seconds: float,
@@ -54,17 +56,41 @@ async def renew(
 
     `was_cut_off`: claims that the worker lost do not count as those of a lost worker.
     """
-    lease_ms = int((lease_seconds + worker.extra_lease_seconds) * 1_000)
-    return await db.transact(_renew, worker, jobs, lease_ms, was_cut_off)
+    now = await tx.clock_ms()
+    worker.clock_ahead_seconds = clock_ahead_seconds(now)
+    await _heartbeat(tx, worker, now)
+    if was_cut_off:
+        await mark_alive(tx, worker.id)
+    until = now + int((lease_seconds + worker.extra_lease_seconds) * 1_000)
+    rows = await _RENEW.fetch(
+        tx,
+        [
+            {"id": job_id, "held_fence": fence, "worker_id": worker.id, "until": until}
+            for job_id, fence in sorted(job.claim for job in jobs)
+        ],
+    )
+    return Renewal(
+        frozenset((row["job_id"], row["fence"]) for row in rows),
+        frozenset(
+            (row["job_id"], row["fence"]) for row in rows if row["cancel_requested_at"] is not None
+        ),
+    )
 
 
-async def begin_drain(db: Database, worker_id: str) -> None:
+@in_transaction
+async def begin_drain(tx: Transaction, worker_id: str) -> None:
     """The process ends when its jobs have: its slots no longer count."""
-    await db.transact(_begin_drain, worker_id)
+    await tx.execute(
+        "UPDATE workers SET drain_requested_at = :now"
+        " WHERE id = :id AND drain_requested_at IS NULL",
+        id=worker_id,
+        now=await tx.clock_ms(),
+    )
 
 
-async def sign_off(db: Database, worker_id: str) -> None:
-    await db.transact(_sign_off, worker_id)
+@in_transaction
+async def sign_off(tx: Transaction, worker_id: str) -> None:
+    await tx.execute("DELETE FROM workers WHERE id = :id", id=worker_id)
 
 
 async def cancel_requests(db: Database, worker_id: str) -> frozenset[Claim]:
@@ -76,57 +102,10 @@ async def cancel_requests(db: Database, worker_id: str) -> frozenset[Claim]:
     return frozenset((row["id"], row["fence"]) for row in rows)
 
 
-async def list_workers(db: Database) -> list[tuple[WorkerInfo, int]]:
-    """Every registered worker, with the time of its last heartbeat."""
-    rows = await db.fetch_all("SELECT * FROM workers ORDER BY hostname, id")
-    return [
-        (
-            WorkerInfo(
-                row["id"],
-                row["hostname"],
-                row["slots"],
-                msgspec.json.decode(row["agents"], type=list[str]),
-                decode_unready(row["unready"]).agents,
-                version=row["version"],
-                configuration_digest=row["configuration_digest"],
-                tags=msgspec.json.decode(row["tags"], type=list[str]),
-            ),
-            row["heartbeat_at"],
-        )
-        for row in rows
-    ]
-
-
-async def delete_silent_workers(db: Database, silent_ms: int) -> None:
-    await db.transact(_delete_silent, silent_ms)
-
-
-async def _renew(
-    tx: Transaction,
-    worker: WorkerInfo,
-    jobs: list[ClaimedJob],
-    lease_ms: int,
-    was_cut_off: bool,
-) -> Renewal:
-    now = await tx.clock_ms()
-    worker.clock_ahead_seconds = clock_ahead_seconds(now)
-    await _heartbeat(tx, worker, now)
-    if was_cut_off:
-        await mark_alive(tx, worker.id)
-    claims = {"worker_id": worker.id, "until": now + lease_ms}
-    rows = await _RENEW.fetch(
-        tx,
-        [
-            {"id": job_id, "held_fence": fence, **claims}
-            for job_id, fence in sorted(job.claim for job in jobs)
-        ],
-    )
-    return Renewal(
-        frozenset((row["job_id"], row["fence"]) for row in rows),
-        frozenset(
-            (row["job_id"], row["fence"]) for row in rows if row["cancel_requested_at"] is not None
-        ),
-    )
+@in_transaction
+async def delete_silent_workers(tx: Transaction, silent_ms: int) -> None:
+    before = await tx.clock_ms() - silent_ms
+    await tx.execute("DELETE FROM workers WHERE heartbeat_at < :before", before=before)
 
 
 async def _heartbeat(tx: Transaction, worker: WorkerInfo, now: int) -> None:
@@ -175,21 +154,3 @@ def decode_unready(column: str) -> Unreadiness:
     clock = agents.pop(_CLOCK, None)
     problem = agents.pop(_ALL_AGENTS, "")
     return Unreadiness(agents, None if clock is None else int(clock), problem)
-
-
-async def _begin_drain(tx: Transaction, worker_id: str) -> None:
-    await tx.execute(
-        "UPDATE workers SET drain_requested_at = :now"
-        " WHERE id = :id AND drain_requested_at IS NULL",
-        id=worker_id,
-        now=await tx.clock_ms(),
-    )
-
-
-async def _sign_off(tx: Transaction, worker_id: str) -> None:
-    await tx.execute("DELETE FROM workers WHERE id = :id", id=worker_id)
-
-
-async def _delete_silent(tx: Transaction, silent_ms: int) -> None:
-    before = await tx.clock_ms() - silent_ms
-    await tx.execute("DELETE FROM workers WHERE heartbeat_at < :before", before=before)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import backoff_ms
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.protocol.claimed_job import LOCAL, REFUSED
@@ -127,9 +128,15 @@ async def held_keys(db: Database) -> set[str]:
     return {row["key"] for row in rows}
 
 
-async def end_outages(db: Database, *keys: str) -> None:
+@in_transaction
+async def end_outages(tx: Transaction, *keys: str) -> None:
     """The platform or tracker responded."""
-    await db.transact(_end, list(keys))
+    deleted = await tx.execute(
+        "DELETE FROM platform_outages WHERE key IN (SELECT value FROM each(:keys))",
+        keys=list(keys),
+    )
+    if deleted:
+        tx.announce("jobs")
 
 
 async def end_outages_of_connection(db: Database, connection_id: str) -> None:
@@ -142,19 +149,8 @@ async def end_outages_of_connection(db: Database, connection_id: str) -> None:
     await end_outages(db, connection_id, *keys)
 
 
-async def prune_outages(db: Database) -> None:
+@in_transaction
+async def prune_outages(tx: Transaction) -> None:
     """Delete those that no job has met for a while."""
-    await db.transact(_prune)
-
-
-async def _prune(tx: Transaction) -> None:
     before = await tx.clock_ms() - _FORGET_MS
     await tx.execute("DELETE FROM platform_outages WHERE retry_at < :before", before=before)
-
-
-async def _end(tx: Transaction, keys: list[str]) -> None:
-    deleted = await tx.execute(
-        "DELETE FROM platform_outages WHERE key IN (SELECT value FROM each(:keys))", keys=keys
-    )
-    if deleted:
-        tx.announce("jobs")

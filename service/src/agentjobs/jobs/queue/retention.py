@@ -3,21 +3,22 @@
 Identifiers begin with their time, so age is a range of the primary key and needs no index.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 import msgspec
 
 from agentjobs.store.database import Database, Transaction
+from agentjobs.store.in_transaction import in_large_transaction, in_transaction
 from agentjobs.webhooks.retention import delete_job_deliveries
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.identifiers import first_id_at
 
 _BATCH = 200
-# A chunk is up to 64 KiB, and on SQLite the statement blocks the event loop.
-_LOG_BATCH = 20
-# An artifact is up to 10 MiB, and other writers wait.
-_ARTIFACT_BATCH = 5
+# The tables of what a job leaves: the second column of the key, and how many rows are deleted at
+# once. A chunk of a log is up to 64 KiB, an artifact up to 10 MiB, and other writers wait.
+_LEFT_BY_JOBS = {
+    "job_steps": ("sequence", 200),
+    "job_logs": ("sequence", 20),
+    "job_artifacts": ("name", 5),
+}
 _IDEMPOTENCY_DAYS = 2
 # A pending delivery still needs the body of its event.
 _NOTHING_PENDING = (
@@ -34,71 +35,36 @@ class Pruned(msgspec.Struct, frozen=True):
 
 async def prune(db: Database, now: int, *, log_days: int, job_days: int) -> Pruned:
     """A retention of 0 days keeps everything."""
-    for days in (log_days, job_days):
-        await _in_batches(db, _prune_steps, now, days)
-    return Pruned(
-        log_chunks=await _in_batches(db, _prune_logs, now, log_days)
-        # The log of a deleted job goes with it, however long logs are kept.
-        + await _in_batches(db, _prune_logs, now, job_days),
-        artifacts=await _prune_artifacts(db, now, log_days)
-        + await _prune_artifacts(db, now, job_days),
-        jobs=await _prune_jobs(db, now, job_days),
-        idempotency_keys=await _in_batches(db, _prune_idempotency, now, _IDEMPOTENCY_DAYS),
-    )
+    # The log of a deleted job goes with it, however long logs are kept.
+    rows = {
+        table: await _prune_rows(db, table, now, log_days)
+        + await _prune_rows(db, table, now, job_days)
+        for table in _LEFT_BY_JOBS
+    }
+    jobs, idempotency_keys = await _prune_jobs(db, now, job_days), 0
+    while removed := await _prune_idempotency(db, now - _IDEMPOTENCY_DAYS * DAY_MS):
+        idempotency_keys += removed
+    return Pruned(rows["job_logs"], rows["job_artifacts"], jobs, idempotency_keys)
 
 
-async def _in_batches(
-    db: Database,
-    batch: Callable[[Transaction, int], Coroutine[Any, Any, int]],
-    at: int,
-    days: int,
-) -> int:
-    if days <= 0:
-        return 0
+async def _prune_rows(db: Database, table: str, at: int, days: int) -> int:
     total = 0
-    while removed := await db.transact(batch, at - days * DAY_MS):
+    while days > 0 and (removed := await _remove_rows(db, table, at - days * DAY_MS)):
         total += removed
     return total
 
 
-async def _prune_logs(tx: Transaction, before: int) -> int:
-    # In the order of the primary key, only logs of jobs that finished before that time.
+@in_large_transaction
+async def _remove_rows(tx: Transaction, table: str, before: int) -> int:
+    """In the order of the primary key, only rows of jobs that finished before that time."""
+    column, batch = _LEFT_BY_JOBS[table]
     return await tx.execute(
-        "DELETE FROM job_logs WHERE (job_id, sequence) IN (SELECT l.job_id, l.sequence"
-        " FROM job_logs l WHERE l.job_id < :before AND (SELECT j.completed_at FROM jobs j"
-        "  WHERE j.id = l.job_id) < :before_ms ORDER BY l.job_id, l.sequence LIMIT :batch)",
+        f"DELETE FROM {table} WHERE (job_id, {column}) IN (SELECT l.job_id, l.{column}"
+        f" FROM {table} l WHERE l.job_id < :before AND (SELECT j.completed_at FROM jobs j"
+        f"  WHERE j.id = l.job_id) < :before_ms ORDER BY l.job_id, l.{column} LIMIT :batch)",
         before=first_id_at("job", before),
         before_ms=before,
-        batch=_LOG_BATCH,
-    )
-
-
-async def _prune_steps(tx: Transaction, before: int) -> int:
-    return await tx.execute(
-        "DELETE FROM job_steps WHERE (job_id, sequence) IN (SELECT s.job_id, s.sequence"
-        " FROM job_steps s WHERE s.job_id < :before AND (SELECT j.completed_at FROM jobs j"
-        "  WHERE j.id = s.job_id) < :before_ms ORDER BY s.job_id, s.sequence LIMIT :batch)",
-        before=first_id_at("job", before),
-        before_ms=before,
-        batch=_BATCH,
-    )
-
-
-async def _prune_artifacts(db: Database, at: int, days: int) -> int:
-    total = 0
-    while days > 0 and (removed := await db.transact_large(_remove_artifacts, at - days * DAY_MS)):
-        total += removed
-    return total
-
-
-async def _remove_artifacts(tx: Transaction, before: int) -> int:
-    return await tx.execute(
-        "DELETE FROM job_artifacts WHERE (job_id, name) IN (SELECT a.job_id, a.name"
-        " FROM job_artifacts a WHERE a.job_id < :before AND (SELECT j.completed_at FROM jobs j"
-        "  WHERE j.id = a.job_id) < :before_ms ORDER BY a.job_id, a.name LIMIT :batch)",
-        before=first_id_at("job", before),
-        before_ms=before,
-        batch=_ARTIFACT_BATCH,
+        batch=batch,
     )
 
 
@@ -106,7 +72,7 @@ async def _prune_jobs(db: Database, at: int, days: int) -> int:
     total = 0
     while days > 0 and (ids := await _finished_before(db, at - days * DAY_MS)):
         await delete_job_deliveries(db, ids)
-        removed = await db.transact(_remove_jobs, ids)
+        removed = await _remove_jobs(db, ids)
         if not removed:
             break
         total += removed
@@ -123,6 +89,7 @@ async def _finished_before(db: Database, before: int) -> list[str]:
     return [row["id"] for row in rows]
 
 
+@in_transaction
 async def _remove_jobs(tx: Transaction, ids: list[str]) -> int:
     rows = await tx.fetch_all(
         # Since then a draft may have been marked ready, or a delivery sent again.
@@ -147,6 +114,7 @@ async def _remove_jobs(tx: Transaction, ids: list[str]) -> int:
     return len(deletable)
 
 
+@in_transaction
 async def _prune_idempotency(tx: Transaction, before: int) -> int:
     return await tx.execute(
         "DELETE FROM idempotency_keys WHERE (organization_id, key) IN"

@@ -6,7 +6,8 @@ import msgspec
 
 from agentjobs.jobs.lookup import ensure_job
 from agentjobs.jobs.queue.claim import lock_claim
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, Transaction, to_struct
+from agentjobs.store.in_transaction import in_large_transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.agents.artifacts import Artifact
 from agentjobs_runtime.problems import Problem
@@ -22,12 +23,9 @@ class StoredArtifact(msgspec.Struct, frozen=True):
     created_at: int
 
 
-async def store_artifacts(db: Database, job: ClaimedJob, artifacts: Sequence[Artifact]) -> None:
+@in_large_transaction
+async def store_artifacts(tx: Transaction, job: ClaimedJob, artifacts: Sequence[Artifact]) -> None:
     """Replaces those of an earlier attempt. Raises ClaimLost."""
-    await db.transact_large(_store, job, artifacts)
-
-
-async def _store(tx: Transaction, job: ClaimedJob, artifacts: Sequence[Artifact]) -> None:
     now = await tx.clock_ms()
     await tx.execute("DELETE FROM job_artifacts WHERE job_id = :job_id", job_id=job.id)
     for artifact in artifacts:
@@ -54,7 +52,7 @@ async def list_artifacts(db: Database, organization_id: str, job_id: str) -> lis
         " WHERE job_id = :job_id ORDER BY name",
         job_id=job_id,
     )
-    return [StoredArtifact(**dict(row)) for row in rows]
+    return [to_struct(row, StoredArtifact) for row in rows]
 
 
 async def find_artifact(

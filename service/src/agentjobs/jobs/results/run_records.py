@@ -7,7 +7,8 @@ import msgspec
 from agentjobs.gateway.ledger import Totals
 from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.claim import CLAIMED_JOB
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Transaction
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.records import EnvironmentView
@@ -24,12 +25,12 @@ async def record_phases(tx: Transaction, job: ClaimedJob, phases: str) -> None:
     tx.announce(f"job:{job.id}")
 
 
+@in_transaction
 async def record_verification(
-    db: Database, job_id: str, fence: int, verification: Verification
+    tx: Transaction, job_id: str, fence: int, verification: Verification
 ) -> None:
     """Stored before the push: an attempt that adopts the branch needs it. Raises ClaimLost."""
-    text = _encode(verification)
-    if not await db.transact(_set_claimed, job_id, fence, "verification", text):
+    if not await _set_claimed(tx, job_id, fence, "verification", _encode(verification)):
         raise ClaimLost
 
 

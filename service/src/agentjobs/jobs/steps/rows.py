@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from agentjobs.jobs.queue.claim import lock_claim
-from agentjobs.store.database import Database, Row, Transaction, column_values
+from agentjobs.store.database import Database, Transaction, to_struct
+from agentjobs.store.in_transaction import in_transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.agents.steps import StepKind, StepState
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -42,20 +43,16 @@ async def last_sequence(db: Database, job_id: str) -> int:
     return 0 if row is None else row["last"] or 0
 
 
+@in_transaction
 async def store_steps(
-    db: Database, job: ClaimedJob, steps: Sequence[StoredStep], *, after: int
+    tx: Transaction, job: ClaimedJob, steps: Sequence[StoredStep], *, after: int
 ) -> None:
     """Inserts steps, or replaces those that have ended since. Raises ClaimLost.
 
     Steps up to `after` are those of a worker whose agent this one continues: it cannot end them.
     """
-    if not await db.transact(_store, job, steps, after):
-        raise ClaimLost
-
-
-async def _store(tx: Transaction, job: ClaimedJob, steps: Sequence[StoredStep], after: int) -> bool:
     if not await lock_claim(tx, job):
-        return False
+        raise ClaimLost
     if after:
         await tx.execute(
             "UPDATE job_steps SET state = 'unfinished'"
@@ -73,7 +70,6 @@ async def _store(tx: Transaction, job: ClaimedJob, steps: Sequence[StoredStep], 
         [{"job_id": job.id, **msgspec.structs.asdict(step)} for step in steps],
     )
     tx.announce(f"steps:{job.id}")
-    return True
 
 
 async def read_steps(
@@ -97,7 +93,7 @@ async def read_steps(
         skip=skip,
         limit=limit,
     )
-    return [_step(row) for row in rows]
+    return [to_struct(row, StoredStep) for row in rows]
 
 
 class StepTotal(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,9 +116,4 @@ async def count_steps(db: Database, job_id: str) -> dict[StepKind, StepTotal]:
         " FROM job_steps WHERE job_id = :job_id GROUP BY kind",
         job_id=job_id,
     )
-    totals = (dict(zip(row.keys(), column_values(row), strict=True)) for row in rows)
-    return {total.pop("kind"): StepTotal(**total) for total in totals}
-
-
-def _step(row: Row) -> StoredStep:
-    return StoredStep(**dict(zip(row.keys(), column_values(row), strict=True)))
+    return {row["kind"]: to_struct(row, StepTotal) for row in rows}

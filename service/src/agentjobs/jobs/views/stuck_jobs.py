@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from agentjobs.jobs.environments.status import can_build
+from agentjobs.environments.status import can_build
 from agentjobs.jobs.operations.workers import WorkerView
 from agentjobs.jobs.queue.fleet import DISK_FULL, decode_tags
 from agentjobs.store.database import Database

@@ -2,26 +2,19 @@
 
 from starlette.responses import Response
 
-from agentjobs.jobs.queue.leases import list_workers
+from agentjobs.jobs.operations.workers import WorkerView, list_worker_views
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.clock import DAY_MS
-from agentjobs_runtime.protocol.worker_info import WorkerInfo
 
 _RECENT_DAYS = 30
-# A worker that has not sent a heartbeat for this many leases is considered gone.
-_MAX_SILENT_LEASES = 1.5
 
 
 async def show(request: PageRequest) -> Response:
     now = await request.db.clock_ms()
-    silent_ms = int(request.settings.lease_seconds * _MAX_SILENT_LEASES * 1_000)
-    workers = [
-        worker
-        for worker, heartbeat_at in await list_workers(request.db)
-        if heartbeat_at > now - silent_ms
-    ]
+    views = await list_worker_views(request.db, request.settings)
+    workers = [worker for worker in views if worker.status != "silent"]
     records = await request.context.statistics.agent_records(
         request.organization_id, now - _RECENT_DAYS * DAY_MS
     )
@@ -45,7 +38,7 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-def _reasons(agent: Agent, workers: list[WorkerInfo], *, show_hosts: bool) -> list[str]:
+def _reasons(agent: Agent, workers: list[WorkerView], *, show_hosts: bool) -> list[str]:
     """Why workers cannot run the agent, without duplicates. Only admins see host names."""
     return list(
         dict.fromkeys(

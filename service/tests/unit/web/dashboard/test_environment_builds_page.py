@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from agentjobs.environments import build_queries, builds
+from agentjobs.environments.builds import request_environment_build
 from agentjobs.environments.repo_settings import load_repo_settings
-from agentjobs.jobs.environments.build_requests import request_environment_build
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs_runtime.environments.records import Finished
 from service.tests.unit.web.dashboard.conftest import Dashboard

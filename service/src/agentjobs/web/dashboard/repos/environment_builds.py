@@ -8,10 +8,9 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from agentjobs.environments.build_queries import find_build, read_log
-from agentjobs.environments.builds import TOPIC, log_topic
-from agentjobs.jobs.environments.build_requests import request_environment_build
-from agentjobs.jobs.environments.definition_source import DefinitionInEffect, load_definition
-from agentjobs.jobs.environments.status import EnvironmentStatus, can_build, with_builds
+from agentjobs.environments.builds import TOPIC, log_topic, request_environment_build
+from agentjobs.environments.definition_source import DefinitionInEffect, load_definition
+from agentjobs.environments.status import EnvironmentStatus, can_build, with_builds
 from agentjobs.repos.environment_text import format_environment
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.jobs.log import newest_lines

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from agentjobs.environments import build_queries
-from agentjobs.jobs.environments.definition_source import DefinitionInEffect, load_definition
-from agentjobs.jobs.queue.fleet import silent_ms
+from agentjobs.environments.definition_source import DefinitionInEffect, load_definition
+from agentjobs.fleet.processes import worker_silent_ms
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database
 from agentjobs.store.database_clock import DATABASE_NOW
@@ -78,6 +78,6 @@ async def can_build(db: Database, settings: Settings) -> bool:
         "SELECT 1 FROM workers WHERE location <> '' AND drain_requested_at IS NULL"
         f" AND heartbeat_at > {DATABASE_NOW} - :silent_ms LIMIT 1",
         now=now_ms(),
-        silent_ms=silent_ms(settings),
+        silent_ms=worker_silent_ms(settings),
     )
     return row is not None

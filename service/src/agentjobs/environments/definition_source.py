@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 from agentjobs.environments.repo_settings import RepoSettings, load_repo_settings
+from agentjobs.environments.request import load_request
 from agentjobs.inventory.commit_summary import CommitSummaryCache
-from agentjobs.jobs.environments.request import load_request
 from agentjobs.local_git.repositories import path as git_path
 from agentjobs.repos.queries import RepoView
 from agentjobs.store.database import Database
