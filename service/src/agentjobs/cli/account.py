@@ -4,25 +4,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.contexts.connection import ContextName, connect
-from agentjobs.cli.options import Json
-from agentjobs.cli.output import Answer, Table, print_answer
+from agentjobs.cli.contexts.connection import client_command
+from agentjobs.cli.output import Answer, Table
 
 if TYPE_CHECKING:
-    from agentjobs_client import Caller, UsageTotal
+    from agentjobs_client import Caller, Client, UsageTotal
 
 _STATUSES = ("completed", "failed", "cancelled", "running", "queued")
 
 
-def me(context: ContextName = None, json: Json = False) -> None:
+@client_command
+def me(client: "Client") -> Answer:
     """Show the organization, the plan, the key and the limits in use."""
-    with connect(context) as client:
-        caller = client.me()
+    caller = client.me()
     lines = [f"{name}: {value}" for name, value in describe_caller(caller)]
-    print_answer(Answer(caller.raw, lines), json=json)
+    return Answer(caller.raw, lines)
 
 
+@client_command
 def usage(
+    client: "Client",
     since: Annotated[
         str | None,
         typer.Option(
@@ -33,20 +34,17 @@ def usage(
     group_by: Annotated[
         str | None, typer.Option("--group-by", metavar="agent|repo|day", help="One row for each.")
     ] = None,
-    context: ContextName = None,
-    json: Json = False,
-) -> None:
+) -> Table:
     """Show jobs, agent time, tokens and cost of the organization."""
     from agentjobs.cli.times import parse_optional_time
 
     first, last = parse_optional_time(since), parse_optional_time(until)
-    with connect(context) as client:
-        report = client.usage(since=first, until=last, group_by=group_by)
+    report = client.usage(since=first, until=last, group_by=group_by)
     amounts = ("agent time", "input tokens", "output tokens", "cost USD")
     columns = (group_by or "period", *_STATUSES, *amounts)
     rows = [(group.key, *_usage_row(group)) for group in report.groups]
     total = ("total", *_usage_row(report.total))
-    print_answer(Table(report.raw, columns, [*rows, total]), json=json)
+    return Table(report.raw, columns, [*rows, total])
 
 
 def describe_caller(caller: "Caller") -> list[tuple[str, Any]]:

@@ -76,9 +76,8 @@ def check_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = 
     columns = ("id", "installed", "version", "key", "key_present", "ready", "to_do")
     rows = [[finding[column] for column in columns] for finding in findings]
     titles = [column.replace("_", " ") for column in columns]
-    print_answer(Table({"agents": findings}, titles, rows), json=json)
-    if not all(finding["ready"] for finding in findings):
-        raise typer.Exit(NOT_READY)
+    exit_code = 0 if all(finding["ready"] for finding in findings) else NOT_READY
+    print_answer(Table({"agents": findings}, titles, rows, exit_code=exit_code), json=json)
 
 
 def _document(agent: "Agent") -> dict[str, Any]:

@@ -1,18 +1,17 @@
 """`agentjobs keys`: API keys. A new key is printed once, alone on stdout."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import Answer, Table, print_answer, print_once
-from agentjobs.cli.store_command import store_command
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Secret, Table
+from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.times import EXPIRY_HELP, parse_expiry_ms
 
 if TYPE_CHECKING:
-    from agentjobs.organizations.api_keys import ApiKey, CreatedKey
+    from agentjobs.organizations.api_keys import ApiKey
 
 keys = typer.Typer(no_args_is_help=True, help="Manage API keys.")
 
@@ -40,6 +39,7 @@ _ANY = "any"
 
 
 @keys.command("create")
+@store_command
 def create_key(
     *,
     org: Org = DEFAULT_ORG,
@@ -61,17 +61,15 @@ def create_key(
     git_write: Annotated[
         bool, typer.Option("--git-write", help="Allow pushing to local repositories.")
     ] = False,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Create an API key. It is printed only once."""
     if expires_days is not None and expires_in is not None:
         raise typer.BadParameter("--expires-days and --expires-in exclude each other")
 
-    async def work(admin: Admin) -> "CreatedKey":
+    async def work(admin: Admin) -> Secret:
         from agentjobs.organizations import api_keys
 
-        return await api_keys.create_key(
+        created = await api_keys.create_key(
             admin.db,
             org,
             name=name,
@@ -82,13 +80,17 @@ def create_key(
             expires_at=await _expiry(admin, expires_in),
             allowed_networks=_split(network or []),
         )
+        key_id = created.record.id
+        return Secret(
+            {"key": created.key, **_document(created.record)},
+            [f"Created {key_id} for {org}. Store the key now: it is not shown again."],
+            created.key,
+            f"{key_id} was revoked; create another key.",
+            lambda admin: api_keys.revoke_key(admin.db, org, key_id),
+            "key",
+        )
 
-    created = with_store(data_dir, work)
-
-    document = {"key": created.key, **_document(created.record)}
-    note = f"Created {created.record.id} for {org}. Store the key now: it is not shown again."
-    if reason := print_once(document, note, created.key, json=json):
-        _revoke_unprinted(data_dir, org, created.record.id, reason)
+    return work
 
 
 @keys.command("list")
@@ -112,20 +114,19 @@ async def list_keys(admin: Admin, org: Org = DEFAULT_ORG) -> Table:
 
 
 @keys.command("edit")
+@store_command
 def edit_key(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key.")],
     name: Annotated[str | None, typer.Option("--name", help="New name.")] = None,
     expires_in: ExpiresIn = None,
     network: Networks = None,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Change the name, expiry or allowed networks of a key. Applies within a second."""
     if name is None and expires_in is None and network is None:
         raise typer.BadParameter("give --name, --expires-in or --network")
 
-    async def work(admin: Admin) -> "ApiKey":
+    async def work(admin: Admin) -> Answer:
         from msgspec import UNSET
 
         from agentjobs.organizations import api_keys
@@ -135,11 +136,11 @@ def edit_key(
             expires_at=UNSET if expires_in is None else await _expiry(admin, expires_in),
             allowed_networks=UNSET if network is None else _split(network),
         )
-        return await api_keys.edit_key(admin.db, org, key, changes)
+        edited = await api_keys.edit_key(admin.db, org, key, changes)
+        note = f"Changed {edited.id} ({edited.name})."
+        return Answer(_document(edited), [edited.id], [note])
 
-    edited = with_store(data_dir, work)
-    note = f"Changed {edited.id} ({edited.name})."
-    print_answer(Answer(_document(edited), [edited.id], [note]), json=json)
+    return work
 
 
 @keys.command("revoke")
@@ -155,17 +156,6 @@ async def revoke_key(
     revoked = await api_keys.revoke_key(admin.db, org, key)
     note = f"Revoked {revoked.id} ({revoked.name})."
     return Answer(_document(revoked), [revoked.id], [note])
-
-
-def _revoke_unprinted(data_dir: Path | None, org: str, key_id: str, reason: str) -> None:
-    from agentjobs.organizations import api_keys
-    from agentjobs_runtime.problems import Problem
-
-    with_store(data_dir, lambda admin: api_keys.revoke_key(admin.db, org, key_id))
-    raise Problem(
-        "key_not_shown",
-        f"The key could not be printed: {reason}. {key_id} was revoked; create another key.",
-    )
 
 
 async def _expiry(admin: Admin, text: str | None) -> int | None:

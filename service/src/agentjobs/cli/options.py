@@ -1,7 +1,10 @@
 """Options shared by several commands."""
 
+import inspect
+from collections.abc import Callable
+from functools import update_wrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -44,3 +47,19 @@ Severity = Annotated[
 ]
 
 DEFAULT_ORG = "default"
+
+
+def share_options(
+    run: Callable[..., None], function: Callable[..., Any], *, first: int
+) -> Callable[..., None]:
+    """`run` as the command `function`, with the parameters of both.
+
+    The function's own begin at `first`: `run` passes the others itself.
+    """
+    own = [*inspect.signature(function).parameters.values()][first:]
+    shared = [*inspect.signature(run).parameters.values()][:-1]
+    update_wrapper(run, function)
+    vars(run)["__signature__"] = inspect.Signature([*own, *shared])
+    # Those of `first` may not be imported.
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
+    return run

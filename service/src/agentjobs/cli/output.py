@@ -6,8 +6,13 @@ written by agents, never reach a terminal.
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TextIO
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+import typer
+
+if TYPE_CHECKING:
+    from agentjobs.cli.admin import Admin
 
 # Invisible characters that change the order in which a line is displayed.
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -23,23 +28,42 @@ class Answer(NamedTuple):
     document: Any
     lines: Iterable[str]
     notes: Iterable[str] = ()
+    # On stderr, with --json too.
+    remarks: Iterable[str] = ()
+    exit_code: int = 0
 
     def print_text(self) -> None:
         for line in self.lines:
             print_result(line)
-        for note in self.notes:
-            print_note(note)
+        print_notes(self.notes)
 
 
 class Table(NamedTuple):
-    """A document for --json; otherwise a table."""
+    """A document for --json; otherwise a table, then notes on stderr."""
 
     document: Any
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    notes: Iterable[str] = ()
+    remarks: Iterable[str] = ()
+    exit_code: int = 0
 
     def print_text(self) -> None:
         print_table(self.columns, self.rows)
+        print_notes(self.notes)
+
+
+class Secret(NamedTuple):
+    """A secret that is printed once, after the notes, or in a document."""
+
+    document: Any
+    notes: Iterable[str]
+    secret: str
+    # What follows if it cannot be printed.
+    remedy: str
+    undo: "Callable[[Admin], Awaitable[object]] | None" = None
+    what: str = "secret"
+    remarks: Iterable[str] = ()
 
 
 def print_answer(answer: Answer | Table, *, json: bool) -> None:
@@ -47,6 +71,9 @@ def print_answer(answer: Answer | Table, *, json: bool) -> None:
         print_json(answer.document)
     else:
         answer.print_text()
+    print_notes(answer.remarks)
+    if answer.exit_code:
+        raise typer.Exit(answer.exit_code)
 
 
 def print_result(text: str) -> None:
@@ -64,28 +91,25 @@ def print_json(value: Any) -> None:
     print(_CONTROL_IN_JSON.sub(_json_escape, document.decode()), flush=True)
 
 
-def print_secret(show: Callable[[], None]) -> str | None:
-    """Prints a secret that is shown only once; returns the reason if that fails."""
+def print_secret(secret: Secret, *, json: bool) -> str | None:
+    """Returns the reason if it could not be printed."""
     if sys.stdout is None:
         return "stdout is closed"
     try:
-        show()
+        print_notes(secret.remarks)
+        if json:
+            print_json(secret.document)
+        else:
+            print_notes(secret.notes)
+            print_result(secret.secret)
     except OSError as error:
         return error.strerror or str(error)
     return None
 
 
-def print_once(document: Any, note: str, secret: str, *, json: bool) -> str | None:
-    """Prints a secret after a note, or in a document; returns the reason if that fails."""
-
-    def show() -> None:
-        if json:
-            print_json(document)
-        else:
-            print_note(note)
-            print_result(secret)
-
-    return print_secret(show)
+def print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        print_note(note)
 
 
 def print_note(text: str) -> None:

@@ -4,17 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import (
-    Answer,
-    Table,
-    escape_line,
-    print_answer,
-    print_json,
-    print_note,
-    print_result,
-)
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Table, escape_line
 from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
@@ -73,7 +65,9 @@ async def show_pull(admin: Admin, repo: Repo, number: Number, org: Org = DEFAULT
 
 
 @pulls.command("merge")
-def merge_pull(
+@store_command
+async def merge_pull(
+    admin: Admin,
     repo: Repo,
     number: Number,
     method: Annotated[
@@ -81,27 +75,19 @@ def merge_pull(
         typer.Option("--method", help="A merge commit, one commit, or all commits on top."),
     ] = "merge",
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Merge a pull request; on conflicts, exit 1 and list the files."""
+    from agentjobs.pulls.merge import merge_pull
     from agentjobs_runtime.problems import Problem
 
-    async def work(admin: Admin) -> Answer:
-        from agentjobs.pulls.merge import merge_pull
-
-        merged = await merge_pull(admin.db, admin.settings, org, repo, number, method=method)
-        note = f"{repo}#{number} is merged into {merged.base_branch}."
-        return Answer(_document(admin, merged), [merged.merge_commit or ""], [note])
-
     try:
-        answer = with_store(data_dir, work)
+        merged = await merge_pull(admin.db, admin.settings, org, repo, number, method=method)
     except Problem as problem:
         if problem.code != "pull_not_mergeable" or not _conflicting_files(problem):
             raise
-        _answer_conflict(problem, json)
-        raise typer.Exit(CONFLICT) from None
-    print_answer(answer, json=json)
+        return _conflict(problem)
+    note = f"{repo}#{number} is merged into {merged.base_branch}."
+    return Answer(_document(admin, merged), [merged.merge_commit or ""], [note])
 
 
 @pulls.command("close")
@@ -124,16 +110,15 @@ async def ready_pull(admin: Admin, repo: Repo, number: Number, org: Org = DEFAUL
     return _changed(admin, await mark_ready(admin.db, org, repo, number))
 
 
-def _answer_conflict(problem: "Problem", json: bool) -> None:
-    """Files are listed one per line, or in the JSON document."""
+def _conflict(problem: "Problem") -> Answer:
     files = _conflicting_files(problem)
-    if json:
-        error = {"code": problem.code, "message": problem.message, "details": {"files": files}}
-        print_json({"error": error})
-    else:
-        for file in files:
-            print_result(escape_line(file))
-    print_note(f"agentjobs: {escape_line(problem.message)}")
+    error = {"code": problem.code, "message": problem.message, "details": {"files": files}}
+    return Answer(
+        {"error": error},
+        [escape_line(file) for file in files],
+        remarks=[f"agentjobs: {escape_line(problem.message)}"],
+        exit_code=CONFLICT,
+    )
 
 
 def _changed(admin: Admin, pull: "Pull") -> Answer:

@@ -2,26 +2,46 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import update_wrapper
+from pathlib import Path
 from typing import Any
 
-from agentjobs.cli.admin import with_store
-from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import Answer, Table, print_answer
+from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.options import DataDir, Json, share_options
+from agentjobs.cli.output import Answer, Secret, Table, print_answer, print_secret
+
+Printed = Answer | Secret | Table
+Work = Callable[[Admin], Awaitable[Printed]]
 
 
-def store_command(function: Callable[..., Awaitable[Answer | Table]]) -> Callable[..., None]:
+def store_command(
+    function: Callable[..., Awaitable[Printed]] | Callable[..., Work],
+) -> Callable[..., None]:
     """Adds the options --data-dir and --json to those of the function.
 
-    The function gets the open store as its first argument. Its answer is printed after the store
-    is closed.
+    A coroutine function gets the open store as its first argument. Another function checks its
+    arguments before the store is opened, and returns a coroutine function of it. The answer is
+    printed after the store is closed.
     """
+    is_work = inspect.iscoroutinefunction(function)
 
     def run(*, data_dir: DataDir = None, json: Json = False, **values: Any) -> None:
-        print_answer(with_store(data_dir, lambda admin: function(admin, **values)), json=json)
+        work: Any = (lambda admin: function(admin, **values)) if is_work else function(**values)
+        answer = with_store(data_dir, work)
+        if isinstance(answer, Secret):
+            _show_secret(answer, data_dir, json=json)
+        else:
+            print_answer(answer, json=json)
 
-    own = [*inspect.signature(function).parameters.values()][1:]
-    shared = [*inspect.signature(run).parameters.values()][:2]
-    update_wrapper(run, function)
-    vars(run)["__signature__"] = inspect.Signature([*own, *shared])
-    return run
+    return share_options(run, function, first=int(is_work))
+
+
+def _show_secret(secret: Secret, data_dir: Path | None, *, json: bool) -> None:
+    reason = print_secret(secret, json=json)
+    if reason is None:
+        return
+    from agentjobs_runtime.problems import Problem
+
+    if secret.undo is not None:
+        with_store(data_dir, secret.undo)
+    message = f"The {secret.what} could not be printed: {reason}. {secret.remedy}"
+    raise Problem("secret_not_shown", message)

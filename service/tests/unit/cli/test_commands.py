@@ -13,8 +13,8 @@ from agentjobs.cli import failures
 from agentjobs.cli.jobs.create import config_override
 from agentjobs.cli.jobs.text import details
 from agentjobs.cli.main import main
-from agentjobs.cli.output import print_json, print_note, print_result, print_table
-from agentjobs.cli.pulls import _answer_conflict
+from agentjobs.cli.output import print_answer, print_json, print_note, print_result, print_table
+from agentjobs.cli.pulls import _conflict
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.postgresql.address import display_address, is_local_address
 from agentjobs_client import ApiError, Job
@@ -306,7 +306,9 @@ def test_what_goes_to_a_program_is_left_as_it_is(capsys):
 def test_a_file_name_in_a_conflict_is_one_line_whatever_is_in_it(capsys):
     files = ["a\nb\x1b[2J", "plain"]
     message = f"It conflicts in: {', '.join(files)}."
-    _answer_conflict(Problem("pull_not_mergeable", message, details={"files": files}), json=False)
+    answer = _conflict(Problem("pull_not_mergeable", message, details={"files": files}))
+    with pytest.raises(typer.Exit):
+        print_answer(answer, json=False)
     captured = capsys.readouterr()
     assert captured.out.splitlines() == ["a\\nb\\x1b[2J", "plain"]
     assert captured.err == "agentjobs: It conflicts in: a\\nb\\x1b[2J, plain.\n"

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,10 +17,10 @@ from agentjobs.cli.advisories.text import (
     result_document,
 )
 from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import escape_line, print_json, print_note, print_table
+from agentjobs.cli.output import Table, escape_line, print_answer, print_note
+from agentjobs.cli.store_command import Work, store_command
 
 if TYPE_CHECKING:
-    from agentjobs.advisories.feeds import Feed
     from agentjobs_dependencies.advisories.sources.source import Source
     from agentjobs_runtime.settings import Settings
 
@@ -57,11 +57,9 @@ def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
             return [await _sync(admin, source, ecosystem) for ecosystem in ecosystems]
 
     results = with_store(data_dir, work)
-    if json:
-        print_json({"feeds": results})
-    else:
-        columns = ("ecosystem", "result", "changed", "removed", "records")
-        print_table(columns, [[feed.get(name) for name in columns] for feed in results])
+    columns = ("ecosystem", "result", "changed", "removed", "records")
+    rows = [[feed.get(name) for name in columns] for feed in results]
+    print_answer(Table({"feeds": results}, columns, rows), json=json)
     if any(feed["result"] == "failed" for feed in results):
         raise typer.Exit(1)
     if not any(feed["records"] for feed in results):
@@ -73,32 +71,27 @@ def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
 
 
 @advisories.command("status")
-def show_status(data_dir: DataDir = None, json: Json = False) -> None:
+@store_command
+async def show_status(admin: Admin) -> Table:
     """Show the state of each ecosystem's feed."""
-    settings = load_settings(data_dir)
+    from agentjobs.advisories.feeds import list_feeds
+    from agentjobs.advisories.sources import redact_source
 
-    async def work(admin: Admin) -> "list[Feed]":
-        from agentjobs.advisories.feeds import list_feeds
-
-        return await list_feeds(admin.db)
-
-    feeds = with_store(data_dir, work)
+    feeds = await list_feeds(admin.db)
     documents = [feed_document(feed) for feed in feeds]
-    if json:
-        from agentjobs.advisories.sources import redact_source
-
-        source = redact_source(settings.advisories_source)
-        print_json({"source": source or None, "feeds": documents})
-    else:
-        columns = ("ecosystem", "records", "state", "synced_at", "next_at", "error")
-        print_table(columns, [[feed[name] for name in columns] for feed in documents])
-        for feed in feeds:
-            _print_warnings(feed.ecosystem, feed.warnings)
-    if not settings.advisories_source:
-        print_note(HOW_TO_CONFIGURE)
+    source = redact_source(admin.settings.advisories_source)
+    columns = ("ecosystem", "records", "state", "synced_at", "next_at", "error")
+    return Table(
+        {"source": source or None, "feeds": documents},
+        columns,
+        [[feed[name] for name in columns] for feed in documents],
+        [note for feed in feeds for note in _warning_notes(feed.ecosystem, feed.warnings)],
+        [] if source else [HOW_TO_CONFIGURE],
+    )
 
 
 @advisories.command("search")
+@store_command
 def search_advisories(
     text: Annotated[
         str,
@@ -111,35 +104,31 @@ def search_advisories(
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=_MAX_LIMIT, help="Maximum number of results.")
     ] = 100,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Search the stored advisories."""
     if ecosystem is not None:
         ecosystem = known_ecosystem(ecosystem)
     if not text.strip():
         raise typer.BadParameter("enter text to search for")
 
-    async def work(admin: Admin) -> list[dict[str, Any]]:
+    async def work(admin: Admin) -> Table:
         from agentjobs.advisories.rows import load_relatives, search
 
         # One more than shown, to know whether there are more.
         records = await search(admin.db, text, ecosystem=ecosystem, limit=limit + 1)
         relatives = await load_relatives(admin.db, records)
-        return [advisory_document(record, relatives[record.id]) for record in records]
-
-    results = with_store(data_dir, work)
-    documents, has_more = results[:limit], len(results) > limit
-    if json:
-        print_json({"advisories": documents})
-    else:
+        documents = [advisory_document(record, relatives[record.id]) for record in records[:limit]]
+        remarks = []
+        if len(records) > limit:
+            hint = f"add `--limit {min(2 * limit, _MAX_LIMIT)}`, or " if limit < _MAX_LIMIT else ""
+            remarks.append(f"There are more results: {hint}use a more specific search.")
+        if not documents and not admin.settings.advisories_source:
+            remarks.append(HOW_TO_CONFIGURE)
         columns = ("id", "severity", "packages", "aliases", "summary")
-        print_table(columns, [[cell(row[name]) for name in columns] for row in documents])
-    if has_more:
-        hint = f"add `--limit {min(2 * limit, _MAX_LIMIT)}`, or " if limit < _MAX_LIMIT else ""
-        print_note(f"There are more results: {hint}use a more specific search.")
-    if not documents and not load_settings(data_dir).advisories_source:
-        print_note(HOW_TO_CONFIGURE)
+        rows = [[cell(document[name]) for name in columns] for document in documents]
+        return Table({"advisories": documents}, columns, rows, remarks=remarks)
+
+    return work
 
 
 @asynccontextmanager
@@ -186,7 +175,8 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
             "records": feed.records,
             "error": reason,
         }
-    _print_warnings(ecosystem, result.warnings)
+    for note in _warning_notes(ecosystem, result.warnings):
+        print_note(note)
     return result_document(result)
 
 
@@ -204,8 +194,8 @@ class _Progress:
             print_note(f"{self._ecosystem}: {done}{of_all} records")
 
 
-def _print_warnings(ecosystem: str, warnings: "tuple[Any, ...]") -> None:
+def _warning_notes(ecosystem: str, warnings: "tuple[Any, ...]") -> Iterator[str]:
     for warning in warnings[:_MAX_WARNINGS]:
-        print_note(f"{ecosystem}: {escape_line(warning.path)}: {escape_line(warning.reason)}")
+        yield f"{ecosystem}: {escape_line(warning.path)}: {escape_line(warning.reason)}"
     if len(warnings) > _MAX_WARNINGS:
-        print_note(f"{ecosystem}: and {len(warnings) - _MAX_WARNINGS} more warnings")
+        yield f"{ecosystem}: and {len(warnings) - _MAX_WARNINGS} more warnings"

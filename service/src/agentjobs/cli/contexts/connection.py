@@ -3,15 +3,16 @@
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from agentjobs.cli.live_line import can_show_line, clear_line
-from agentjobs.cli.output import print_note
+from agentjobs.cli.options import Json, share_options
+from agentjobs.cli.output import Answer, Table, print_answer, print_note
 
 if TYPE_CHECKING:
     from agentjobs_client import Client
@@ -80,6 +81,17 @@ def connect(context: str | None) -> Iterator["Client"]:
     connection = choose_connection(context)
     with explain_errors(connection), open_client(connection) as client:
         yield client
+
+
+def client_command(function: Callable[..., Answer | Table]) -> Callable[..., None]:
+    """Adds the options --context and --json. The function gets a client as its first argument."""
+
+    def run(*, context: ContextName = None, json: Json = False, **values: Any) -> None:
+        with connect(context) as client:
+            answer = function(client, **values)
+        print_answer(answer, json=json)
+
+    return share_options(run, function, first=1)
 
 
 @contextmanager

@@ -1,34 +1,34 @@
 """`agentjobs jobs agents` and `repos`: what a job can be created with, as the service says."""
 
-from agentjobs.cli.contexts.connection import ContextName, connect
+from typing import TYPE_CHECKING
+
+from agentjobs.cli.contexts.connection import client_command
 from agentjobs.cli.jobs.commands import jobs
-from agentjobs.cli.options import Json
-from agentjobs.cli.output import print_json, print_table
+from agentjobs.cli.output import Table
+
+if TYPE_CHECKING:
+    from agentjobs_client import Client
 
 
 @jobs.command("agents")
-def list_agents(context: ContextName = None, json: Json = False) -> None:
+@client_command
+def list_agents(client: "Client") -> Table:
     """List the agent types of the service."""
-    with connect(context) as client:
-        agents = client.agents()
-    if json:
-        print_json({"agents": [agent.raw for agent in agents]})
-        return
-    print_table(
+    agents = client.agents()
+    return Table(
+        {"agents": [agent.raw for agent in agents]},
         ("id", "name", "available", "plan"),
         [(agent.id, agent.name, agent.available, agent.plan_required) for agent in agents],
     )
 
 
 @jobs.command("repos")
-def list_repos(context: ContextName = None, json: Json = False) -> None:
+@client_command
+def list_repos(client: "Client") -> Table:
     """List the repositories of the organization."""
-    with connect(context) as client:
-        repos = client.repos()
-    if json:
-        print_json({"repos": [repo.raw for repo in repos]})
-        return
-    print_table(
+    repos = client.repos()
+    return Table(
+        {"repos": [repo.raw for repo in repos]},
         ("name", "platform", "status", "lines", "branch", "error"),
         [
             (

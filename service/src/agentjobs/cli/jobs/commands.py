@@ -2,16 +2,19 @@
 
 import sys
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentjobs.cli.contexts.connection import ContextName, connect
+from agentjobs.cli.contexts.connection import ContextName, client_command, connect
 from agentjobs.cli.jobs import text
 from agentjobs.cli.jobs.older_services import check_filters
 from agentjobs.cli.options import Json
-from agentjobs.cli.output import Answer, Table, print_answer, print_json, print_note, print_result
+from agentjobs.cli.output import Answer, Table, print_json
 from agentjobs.cli.pairs import parse_pairs
+
+if TYPE_CHECKING:
+    from agentjobs_client import Client
 
 jobs = typer.Typer(
     no_args_is_help=True,
@@ -29,16 +32,17 @@ def _complete_status(incomplete: str) -> list[str]:
 
 
 @jobs.command("show")
-def show_job(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
+@client_command
+def show_job(client: "Client", job_id: JobId) -> Answer:
     """Show the details of a job."""
-    with connect(context) as client:
-        job = client.job(job_id)
-    lines = [f"{name}: {value}" for name, value in text.details(job)]
-    print_answer(Answer(job.raw, lines), json=json)
+    job = client.job(job_id)
+    return Answer(job.raw, [f"{name}: {value}" for name, value in text.details(job)])
 
 
 @jobs.command("list")
+@client_command
 def list_jobs(
+    client: "Client",
     *,
     status: Annotated[
         list[str] | None,
@@ -75,53 +79,47 @@ def list_jobs(
         str | None, typer.Option("--created-before", metavar="TIME", help="Earlier than this.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of jobs.")] = 20,
-    context: ContextName = None,
-    json: Json = False,
-) -> None:
+) -> Table:
     """List jobs, newest first."""
     from agentjobs.cli.times import parse_optional_time
 
     pairs = parse_pairs(labels or [], LABEL_HINT)
     after, before = parse_optional_time(created_after), parse_optional_time(created_before)
-    with connect(context) as client:
-        matches = client.jobs(
-            status=status,
-            repo=repo,
-            agent=agent,
-            ticket_id=ticket,
-            follows=follows,
-            labels=pairs,
-            created_after=after,
-            created_before=before,
-        )
-        listed = list(islice(matches, limit))
+    matches = client.jobs(
+        status=status,
+        repo=repo,
+        agent=agent,
+        ticket_id=ticket,
+        follows=follows,
+        labels=pairs,
+        created_after=after,
+        created_before=before,
+    )
+    listed = list(islice(matches, limit))
     check_filters(
         listed, labels=pairs, ticket_id=ticket, follows=follows, after=after, before=before
     )
     document = {"jobs": [job.raw for job in listed]}
-    print_answer(Table(document, text.COLUMNS, [text.row(job) for job in listed]), json=json)
+    return Table(document, text.COLUMNS, [text.row(job) for job in listed])
 
 
 @jobs.command("cancel")
-def cancel_job(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
+@client_command
+def cancel_job(client: "Client", job_id: JobId) -> Answer:
     """Cancel a queued or running job."""
-    with connect(context) as client:
-        job = client.cancel(job_id)
-    note = f"{job.job_id} is {job.status}"
-    print_answer(Answer(job.raw, [job.job_id], [note]), json=json)
+    job = client.cancel(job_id)
+    return Answer(job.raw, [job.job_id], [f"{job.job_id} is {job.status}"])
 
 
 @jobs.command("prompt")
-def show_prompt(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
+@client_command
+def show_prompt(client: "Client", job_id: JobId) -> Answer:
     """Print the prompt the agent received."""
-    with connect(context) as client:
-        prompt = client.prompt(job_id)
-    if json:
-        print_json({"job_id": job_id, "prompt": prompt})
-    elif prompt is None:
-        print_note(f"The agent of {job_id} has not started yet")
-    else:
-        print_result(prompt)
+    prompt = client.prompt(job_id)
+    document = {"job_id": job_id, "prompt": prompt}
+    if prompt is None:
+        return Answer(document, [], [f"The agent of {job_id} has not started yet"])
+    return Answer(document, [prompt])
 
 
 @jobs.command("logs")

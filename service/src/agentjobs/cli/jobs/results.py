@@ -6,28 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentjobs.cli.contexts.connection import ContextName, connect
+from agentjobs.cli.contexts.connection import ContextName, client_command, connect
 from agentjobs.cli.jobs import text
 from agentjobs.cli.jobs.commands import JobId, jobs
 from agentjobs.cli.options import Json
-from agentjobs.cli.output import (
-    Answer,
-    Table,
-    print_answer,
-    print_json,
-    print_note,
-    print_result,
-    print_table,
-)
+from agentjobs.cli.output import Answer, Table, print_answer
 
 if TYPE_CHECKING:
-    from agentjobs_client import Diff, Job
+    from agentjobs_client import Client, Diff, Job
 
 STANDARD_OUTPUT = "-"
 
 
 @jobs.command("steps")
+@client_command
 def show_steps(
+    client: "Client",
     job_id: JobId,
     kind: Annotated[
         str | None,
@@ -35,15 +29,11 @@ def show_steps(
             "--kind", metavar="KIND", help="Only read, change, command, message, model or other."
         ),
     ] = None,
-    context: ContextName = None,
-    json: Json = False,
-) -> None:
+) -> Table:
     """List what the agent of a job did, step by step."""
-    with connect(context) as client:
-        steps = list(client.steps(job_id, kind=kind))
+    steps = list(client.steps(job_id, kind=kind))
     document = {"steps": [step.raw for step in steps]}
-    rows = [text.step_row(step) for step in steps]
-    print_answer(Table(document, text.STEP_COLUMNS, rows), json=json)
+    return Table(document, text.STEP_COLUMNS, [text.step_row(step) for step in steps])
 
 
 @jobs.command("diff")
@@ -56,13 +46,10 @@ def show_diff(
     """Print the changes of a job as a unified diff."""
     with connect(context) as client:
         if not json and not files:
-            print_result(client.diff(job_id).removesuffix("\n"))
-            return
-        diff = client.diff_files(job_id)
-    if json:
-        print_json(diff.raw)
-    else:
-        _print_files(diff)
+            answer: Answer | Table = Answer(None, [client.diff(job_id).removesuffix("\n")])
+        else:
+            answer = _files(client.diff_files(job_id))
+    print_answer(answer, json=json)
 
 
 @jobs.command("artifacts")
@@ -91,19 +78,21 @@ def show_artifacts(
 
 
 @jobs.command("report")
-def show_report(job_id: JobId, context: ContextName = None, json: Json = False) -> None:
+@client_command
+def show_report(client: "Client", job_id: JobId) -> Answer:
     """Print the report of a job whose agent reports instead of changing files."""
-    with connect(context) as client:
-        job = client.job(job_id)
+    job = client.job(job_id)
     if job.report_markdown is None:
         raise _no_report(job)
     report = {"report_markdown": job.report_markdown, "report_json": job.report_json}
     text_lines = [job.report_markdown.removesuffix("\n")]
-    print_answer(Answer({"job_id": job_id, **report}, text_lines), json=json)
+    return Answer({"job_id": job_id, **report}, text_lines)
 
 
-def _print_files(diff: "Diff") -> None:
-    print_table(
+def _files(diff: "Diff") -> Table:
+    note = "The diff is too large to be kept whole: some of its end is missing."
+    return Table(
+        diff.raw,
         ("file", "status", "added", "deleted"),
         [
             (
@@ -114,9 +103,8 @@ def _print_files(diff: "Diff") -> None:
             )
             for file in diff.files
         ],
+        [note] if diff.truncated else [],
     )
-    if diff.truncated:
-        print_note("The diff is too large to be kept whole: some of its end is missing.")
 
 
 def _save(content: bytes, output: str, json: bool) -> None:

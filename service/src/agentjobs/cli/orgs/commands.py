@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DataDir, Json, Severity
-from agentjobs.cli.output import Answer, Table, print_answer
-from agentjobs.cli.store_command import store_command
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import Severity
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import Work, store_command
 
 if TYPE_CHECKING:
     from agentjobs.organizations.budgets import Budget
@@ -72,6 +72,7 @@ async def set_org_plan(
 
 
 @orgs.command("set-budget")
+@store_command
 def set_org_budget(
     name: Name,
     per_day: Annotated[
@@ -81,23 +82,24 @@ def set_org_budget(
     per_job: Annotated[
         str | None, typer.Option("--per-job", metavar="USD|none", help="Limit for each job.")
     ] = None,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Limit the model cost of an organization."""
     if per_day is None and per_job is None:
         raise typer.BadParameter("specify --per-day, --per-job or both")
-    from agentjobs.organizations.budgets import set_budget
 
-    budget = with_store(
-        data_dir, lambda admin: set_budget(admin.db, name, daily=per_day, job=per_job)
-    )
-    day, job = (text or "no limit" for text in _amount_texts(budget))
-    note = f"Budget of {name} in US dollars: {day} per day, {job} per job."
-    print_answer(Answer({"name": name, **_amounts(budget)}, [name], [note]), json=json)
+    async def work(admin: Admin) -> Answer:
+        from agentjobs.organizations.budgets import set_budget
+
+        budget = await set_budget(admin.db, name, daily=per_day, job=per_job)
+        day, job = (text or "no limit" for text in _amount_texts(budget))
+        note = f"Budget of {name} in US dollars: {day} per day, {job} per job."
+        return Answer({"name": name, **_amounts(budget)}, [name], [note])
+
+    return work
 
 
 @orgs.command("set-setup-network")
+@store_command
 def set_org_setup_network(
     name: Name,
     hosts: Annotated[list[str] | None, typer.Argument(metavar="[HOST]...")] = None,
@@ -105,25 +107,22 @@ def set_org_setup_network(
         bool, typer.Option("--default", help="All hosts of the setting setup_network.")
     ] = False,
     no_hosts: Annotated[bool, typer.Option("--none", help="No hosts.")] = False,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Limit the hosts that the setup of an organization's environments may reach."""
     if [bool(hosts), all_hosts, no_hosts].count(True) != 1:
         raise typer.BadParameter("specify hosts, --default or --none")
 
-    async def work(admin: Admin) -> None:
+    async def work(admin: Admin) -> Answer:
         from agentjobs.environments.setup_network import check_organization_hosts
         from agentjobs.organizations.setup_network import set_setup_network
 
         requested = None if all_hosts else tuple(hosts or ())
         check_organization_hosts(admin.settings, requested or ())
         await set_setup_network(admin.db, name, requested)
+        document = {"name": name, "setup_network": None if all_hosts else hosts or []}
+        return Answer(document, [name], ["This applies to setups that start from now on."])
 
-    with_store(data_dir, work)
-    document = {"name": name, "setup_network": None if all_hosts else hosts or []}
-    note = "This applies to setups that start from now on."
-    print_answer(Answer(document, [name], [note]), json=json)
+    return work
 
 
 @orgs.command("auto-trigger")

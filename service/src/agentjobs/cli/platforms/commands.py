@@ -1,32 +1,28 @@
 """`agentjobs platforms`: connections to GitHub, GitLab and Gitea. Credentials are never shown."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.admin import Admin
 from agentjobs.cli.credential_input import read_key_file, read_token
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import Answer, Table, print_json, print_note, print_result, print_secret
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Secret, Table, print_note
 from agentjobs.cli.platforms.access import interactive_retries, open_platforms
 from agentjobs.cli.platforms.text import (
     TABLE,
     account_document,
+    account_notes,
     document,
     hook_document,
+    hook_notes,
     line,
-    print_account,
-    print_hooks,
 )
-from agentjobs.cli.store_command import store_command
-from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
+from agentjobs.cli.store_command import Work, store_command
+from agentjobs.cli.webhooks.commands import new_key_remarks, sealing_keys
 
 if TYPE_CHECKING:
-    from agentjobs.connections.verify import VerifiedConnection
-    from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.platforms.connection import Connection
-    from agentjobs_runtime.settings import Settings
 
 platforms = typer.Typer(
     no_args_is_help=True, help="Manage connections to GitHub, GitLab, Gitea and Forgejo."
@@ -46,6 +42,7 @@ PrivateKeyFile = Annotated[
 
 
 @platforms.command("add")
+@store_command
 def add_connection(
     platform: Annotated[str, typer.Argument(metavar="PLATFORM", help="github, gitlab or gitea.")],
     *,
@@ -65,9 +62,7 @@ def add_connection(
     ] = None,
     private_key_file: PrivateKeyFile = None,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Connect a platform; the token is read from standard input or a prompt without echo.
 
     The platform must accept the token. The secret for its webhooks is printed once.
@@ -79,8 +74,9 @@ def add_connection(
         raise typer.BadParameter(f"{platform} has no default address; pass it with --url")
     credential = read_credential(platform, private_key_file if is_app else None)
 
-    async def work(admin: Admin) -> "tuple[VerifiedConnection, str, SealingKeys, Settings]":
+    async def work(admin: Admin) -> Secret:
         from agentjobs.connections.connections import NewConnection
+        from agentjobs.connections.hook_urls import hook_url
         from agentjobs.connections.verify import verify_and_add
         from agentjobs.organizations.effective_settings import load_public_url
 
@@ -97,17 +93,33 @@ def add_connection(
             verified = await verify_and_add(
                 admin.db, keys, platforms, org, new, interactive_retries()
             )
+        connection, hook_secret = verified.added
         public_url = await load_public_url(admin.db, admin.settings)
-        return verified, public_url, keys, admin.settings
+        address = hook_url(public_url, connection.platform, connection.id)
+        notes = [
+            *account_notes(admin.settings, connection, verified.account),
+            f"List its repositories: agentjobs platforms repos {connection.name} --org {org}",
+            (
+                "Webhooks are registered with the repositories where the account may do so. To use"
+                " one for all repositories instead, add a webhook with content type JSON to"
+                f" {address} and the following secret, which is shown only once."
+            ),
+        ]
+        return Secret(
+            {
+                "hook_secret": hook_secret,
+                "hook_url": address,
+                **document(connection),
+                **account_document(verified.account),
+            },
+            notes,
+            hook_secret,
+            f"{connection.name} was removed again; add it once more.",
+            lambda admin: _remove(admin, org, connection.id),
+            remarks=new_key_remarks(keys),
+        )
 
-    verified, public_url, keys, settings = with_store(data_dir, work)
-
-    def show() -> None:
-        announce_new_key(keys)
-        _show_added(settings, verified, public_url, org, json=json)
-
-    if reason := print_secret(show):
-        _undo_add(data_dir, org, verified.added.connection, reason)
+    return work
 
 
 @platforms.command("list")
@@ -141,49 +153,39 @@ async def show_connection(admin: Admin, name: ConnectionName, org: Org = DEFAULT
 
 
 @platforms.command("check")
-def check_connection(
-    name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def check_connection(admin: Admin, name: ConnectionName, org: Org = DEFAULT_ORG) -> Answer:
     """Check that the platform accepts the credential; exit 1 if a permission is missing."""
+    from agentjobs.connections import connections, verify
+    from agentjobs.connections.commits import describe_commits
+    from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
+    from agentjobs.pulls import status_rows
+    from agentjobs.repos.hook_rows import hooks_of_connection, make_due
 
-    async def work(admin: Admin) -> "tuple[Connection, dict[str, object], bool]":
-        from agentjobs.connections import connections, verify
-        from agentjobs.connections.commits import describe_commits
-        from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
-        from agentjobs.pulls import status_rows
-        from agentjobs.repos.hook_rows import hooks_of_connection, make_due
-
-        connection = await connections.find_connection(admin.db, org, name)
-        async with open_platforms(admin.db, admin.settings) as platforms:
-            account = await verify.check_connection(
-                admin.db, platforms, connection.id, interactive_retries()
-            )
-        # A permission may have been granted since.
-        await admin.db.transact(make_due, connection.id)
-        status_error = await status_rows.latest_error(admin.db, connection.id)
-        await admin.db.transact(status_rows.retry_failed, connection.id)
-        hooks = await hooks_of_connection(admin.db, connection.id)
-        checked = await connections.find_connection(admin.db, org, connection.id)
-        await end_outages_of_connection(admin.db, connection.id)
-        if not json:
-            print_account(admin.settings, checked, account)
-            print_hooks(hooks)
-            if status_error:
-                print_note(f"The result of the latest job was not reported: {status_error}")
-        document = account_document(account) | {
-            "commits": describe_commits(admin.settings, checked),
-            "status_error": status_error,
-            "webhooks": [hook_document(hook) for hook in hooks],
-        }
-        return checked, document, bool(account.missing)
-
-    connection, account, lacks_permission = with_store(data_dir, work)
-    if json:
-        print_json({"name": connection.name, **account})
-    else:
-        print_result(str(account["login"]))
-    if lacks_permission:
-        raise typer.Exit(NOT_ACCEPTED)
+    connection = await connections.find_connection(admin.db, org, name)
+    async with open_platforms(admin.db, admin.settings) as platforms:
+        account = await verify.check_connection(
+            admin.db, platforms, connection.id, interactive_retries()
+        )
+    # A permission may have been granted since.
+    await admin.db.transact(make_due, connection.id)
+    status_error = await status_rows.latest_error(admin.db, connection.id)
+    await admin.db.transact(status_rows.retry_failed, connection.id)
+    hooks = await hooks_of_connection(admin.db, connection.id)
+    checked = await connections.find_connection(admin.db, org, connection.id)
+    await end_outages_of_connection(admin.db, connection.id)
+    notes = [*account_notes(admin.settings, checked, account), *hook_notes(hooks)]
+    if status_error:
+        notes.append(f"The result of the latest job was not reported: {status_error}")
+    document = {
+        "name": checked.name,
+        **account_document(account),
+        "commits": describe_commits(admin.settings, checked),
+        "status_error": status_error,
+        "webhooks": [hook_document(hook) for hook in hooks],
+    }
+    exit_code = NOT_ACCEPTED if account.missing else 0
+    return Answer(document, [account.login], notes, exit_code=exit_code)
 
 
 @platforms.command("remove")
@@ -220,44 +222,3 @@ def read_credential(owner: str, private_key_file: str | None) -> str:
     if private_key_file is not None:
         return read_key_file(private_key_file)
     return read_token(f"Token of {owner}")
-
-
-def _show_added(
-    settings: "Settings", verified: "VerifiedConnection", public_url: str, org: str, *, json: bool
-) -> None:
-    from agentjobs.connections.hook_urls import hook_url
-
-    connection, hook_secret = verified.added
-    address = hook_url(public_url, connection.platform, connection.id)
-    if json:
-        print_json(
-            {
-                "hook_secret": hook_secret,
-                "hook_url": address,
-                **document(connection),
-                **account_document(verified.account),
-            }
-        )
-        return
-    print_account(settings, connection, verified.account)
-    print_note(f"List its repositories: agentjobs platforms repos {connection.name} --org {org}")
-    print_note(
-        "Webhooks are registered with the repositories where the account may do so. To use one for"
-        f" all repositories instead, add a webhook with content type JSON to {address} and the"
-        " following secret, which is shown only once."
-    )
-    print_result(hook_secret)
-
-
-def _undo_add(data_dir: Path | None, org: str, connection: "Connection", reason: str) -> None:
-    with_store(data_dir, lambda admin: _remove(admin, org, connection.id))
-    fail_unseen(
-        f"The secret could not be printed: {reason}. {connection.name} was removed again; add it "
-        "once more."
-    )
-
-
-def fail_unseen(message: str) -> None:
-    from agentjobs_runtime.problems import Problem
-
-    raise Problem("secret_not_shown", message)

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import Table, print_json, print_note, print_result
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Table, print_note
 from agentjobs.cli.platforms.access import open_platforms
 from agentjobs.cli.platforms.commands import ConnectionName, platforms
-from agentjobs.cli.store_command import store_command
+from agentjobs.cli.store_command import Work, store_command
 
 if TYPE_CHECKING:
     from agentjobs.connections.repositories import AvailableRepository, ConnectResult
@@ -31,6 +31,7 @@ async def list_available(admin: Admin, name: ConnectionName, org: Org = DEFAULT_
 
 
 @platforms.command("connect")
+@store_command
 def connect_repos(
     name: ConnectionName,
     repos: Annotated[
@@ -46,14 +47,12 @@ def connect_repos(
         ),
     ] = None,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Connect repositories of a platform; exit 1 if a named one cannot be connected."""
     if every == bool(repos):
         raise typer.BadParameter("name repositories, or use --all")
 
-    async def work(admin: Admin) -> "list[ConnectResult]":
+    async def work(admin: Admin) -> Answer:
         from agentjobs.connections.connections import find_connection
         from agentjobs.connections.hook_urls import reason_unreachable
         from agentjobs.connections.repositories import connect_repositories
@@ -64,7 +63,7 @@ def connect_repos(
         if with_webhooks is None and (reason := reason_unreachable(public_url, connection.url)):
             print_note(f"No webhooks are registered: {reason}")
         async with open_platforms(admin.db, admin.settings) as platforms:
-            return await connect_repositories(
+            results = await connect_repositories(
                 admin.db,
                 platforms,
                 org,
@@ -73,24 +72,21 @@ def connect_repos(
                 public_url=public_url,
                 with_hooks=with_webhooks,
             )
+        connected = [result.full_name for result in results if result.problem is None]
+        notes = [
+            f"{result.full_name} is not connected: {result.problem.message}"
+            for result in results
+            if result.problem is not None
+        ]
+        exit_code = SOME_REFUSED if notes and not every else 0
+        if connected:
+            notes.append(
+                "Repositories accept jobs once a running service has fetched and indexed them."
+            )
+        document = {"repos": [_result_document(result) for result in results]}
+        return Answer(document, connected, notes, exit_code=exit_code)
 
-    results = with_store(data_dir, work)
-    if json:
-        print_json({"repos": [_result_document(result) for result in results]})
-    else:
-        _print_results(results)
-    if not every and any(result.problem for result in results):
-        raise typer.Exit(SOME_REFUSED)
-
-
-def _print_results(results: "list[ConnectResult]") -> None:
-    for result in results:
-        if result.problem is None:
-            print_result(result.full_name)
-        else:
-            print_note(f"{result.full_name} is not connected: {result.problem.message}")
-    if any(result.problem is None for result in results):
-        print_note("Repositories accept jobs once a running service has fetched and indexed them.")
+    return work
 
 
 def _result_document(result: "ConnectResult") -> dict[str, Any]:

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import Answer, print_answer, print_once
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Secret
 from agentjobs.cli.platforms.access import interactive_retries, open_platforms
 from agentjobs.cli.platforms.commands import (
     ConnectionName,
     PrivateKeyFile,
-    fail_unseen,
     platforms,
     read_credential,
 )
-from agentjobs.cli.platforms.text import document, print_account
-from agentjobs.cli.store_command import store_command
+from agentjobs.cli.platforms.text import account_notes, document
+from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.webhooks.commands import sealing_keys
 
 if TYPE_CHECKING:
@@ -28,13 +27,10 @@ if TYPE_CHECKING:
 
 
 @platforms.command("rotate-token")
+@store_command
 def rotate_token(
-    name: ConnectionName,
-    private_key_file: PrivateKeyFile = None,
-    org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+    name: ConnectionName, private_key_file: PrivateKeyFile = None, org: Org = DEFAULT_ORG
+) -> Work:
     """Replace the token or private key; the old one stays if the new one is not accepted."""
     credential = read_credential(name, private_key_file)
 
@@ -49,7 +45,7 @@ def rotate_token(
         note = f"{changed.name} uses the new credential; revoke the old one on {changed.url}."
         return await _changed(admin, changed, account, note)
 
-    print_answer(with_store(data_dir, work), json=json)
+    return work
 
 
 @platforms.command("set-installation")
@@ -72,22 +68,18 @@ async def set_installation(
 
 
 @platforms.command("rotate-hook-secret")
-def rotate_hook_secret(
-    name: ConnectionName, org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = False
-) -> None:
+@store_command
+async def rotate_hook_secret(admin: Admin, name: ConnectionName, org: Org = DEFAULT_ORG) -> Secret:
     """Create a new secret for the platform's webhooks and print it once."""
     from agentjobs.connections import connections
 
-    secret = with_store(
-        data_dir,
-        lambda admin: connections.rotate_hook_secret(admin.db, sealing_keys(admin), org, name),
-    )
+    secret = await connections.rotate_hook_secret(admin.db, sealing_keys(admin), org, name)
     note = (
         f"Webhooks of {name} are refused until the platform has this secret, which is shown only"
         " once."
     )
-    if reason := print_once({"name": name, "hook_secret": secret}, note, secret, json=json):
-        fail_unseen(f"The new secret could not be printed: {reason}. Rotate it again.")
+    document = {"name": name, "hook_secret": secret}
+    return Secret(document, [note], secret, "Rotate it again.", what="new secret")
 
 
 async def _changed(
@@ -97,5 +89,5 @@ async def _changed(
     from agentjobs.jobs.queue.platform_outages import end_outages_of_connection
 
     await end_outages_of_connection(admin.db, connection.id)
-    print_account(admin.settings, connection, account)
-    return Answer(document(connection), [connection.name], notes)
+    remarks = [*account_notes(admin.settings, connection, account)]
+    return Answer(document(connection), [connection.name], notes, remarks)

@@ -6,10 +6,11 @@ import typer
 
 from agentjobs.cli.admin import Admin, with_store
 from agentjobs.cli.credential_input import read_key_file
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.options import DEFAULT_ORG, DataDir, Org
+from agentjobs.cli.output import Answer, print_result
 from agentjobs.cli.platforms.access import interactive_retries, open_platforms
 from agentjobs.cli.platforms.commands import ConnectionName, platforms
+from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.webhooks.commands import sealing_keys
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 @platforms.command("signing")
+@store_command
 def signing(
     name: ConnectionName,
     mode: Annotated[
@@ -39,9 +41,7 @@ def signing(
         bool, typer.Option("--new-key", help="Replace the SSH key by a new one.")
     ] = False,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Show or choose how commits are signed; the public key is printed.
 
     The key is added to the account on the platform if the token may do so.
@@ -50,7 +50,7 @@ def signing(
         raise typer.BadParameter("--key-file and --new-key are options of the mode ssh")
     private_key = "" if key_file is None else read_key_file(key_file)
 
-    async def work(admin: Admin) -> "tuple[SigningChange, str]":
+    async def work(admin: Admin) -> Answer:
         from agentjobs.connections.commits import describe_commits
         from agentjobs.connections.connections import find_connection
         from agentjobs.connections.signing import SigningChange, register_key, set_signing
@@ -65,19 +65,15 @@ def signing(
             )
             async with open_platforms(admin.db, admin.settings) as platforms:
                 change = await register_key(platforms, connection, interactive_retries())
-        return change, describe_commits(admin.settings, change.connection)
+        notes = [describe_commits(admin.settings, change.connection)]
+        if change.is_registered:
+            notes.append("The account on the platform has the key.")
+        if change.hint:
+            notes.append(change.hint)
+        key = change.connection.signing_public_key
+        return Answer(_document(change), [key] if key else [], notes)
 
-    change, commits = with_store(data_dir, work)
-    if json:
-        print_json(_document(change))
-        return
-    print_note(commits)
-    if change.is_registered:
-        print_note("The account on the platform has the key.")
-    if change.hint:
-        print_note(change.hint)
-    if change.connection.signing_public_key:
-        print_result(change.connection.signing_public_key)
+    return work
 
 
 @platforms.command("sign-token")

@@ -1,8 +1,7 @@
 """Formats connections as table rows and JSON documents, without credentials."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-
-from agentjobs.cli.output import print_note
 
 if TYPE_CHECKING:
     from agentjobs.platforms.connection import Connection
@@ -55,26 +54,28 @@ def _rate_limit_document(account: "Account") -> dict[str, Any] | None:
     return {"limit": limit.limit, "remaining": limit.remaining, "resets_at": resets_at}
 
 
-def print_account(settings: "Settings", connection: "Connection", account: "Account") -> None:
+def account_notes(
+    settings: "Settings", connection: "Connection", account: "Account"
+) -> Iterator[str]:
     """`connection` as it is stored after the check."""
     from agentjobs.connections.commits import describe_commits
 
-    print_note(f"{connection.name} is {account.login} on {connection.url}.")
-    print_note(describe_commits(settings, connection))
+    yield f"{connection.name} is {account.login} on {connection.url}."
+    yield describe_commits(settings, connection)
     if not account.is_own:
-        print_note(
+        yield (
             f"{account.login} may be a person's account, in whose name pull requests are opened. "
             "Prefer an app, a bot, or an account that only this service uses."
         )
     if limit := _rate_limit_document(account):
-        print_note(
+        yield (
             f"{limit['remaining']} of {limit['limit']} API requests are left until"
             f" {limit['resets_at']}; polls use at most half of them."
         )
     for permission in account.missing:
-        print_note(f"Warning: missing permission: {permission}")
+        yield f"Warning: missing permission: {permission}"
     for permission in account.missing_extras:
-        print_note(f"Not granted, and needed only for one feature: {permission}")
+        yield f"Not granted, and needed only for one feature: {permission}"
 
 
 def hook_document(hook: "HookRow") -> dict[str, Any]:
@@ -96,13 +97,13 @@ def hook_line(hook: "HookRow") -> list[Any]:
     return [hook.full_name, state, fields["delivery"], fields["checked_at"]]
 
 
-def print_hooks(hooks: "list[HookRow]") -> None:
+def hook_notes(hooks: "list[HookRow]") -> Iterator[str]:
     """A summary, and a line for each different problem."""
     if not hooks:
         return
     working = sum(hook.state in {"registered", "covered"} for hook in hooks)
-    print_note(f"Webhooks deliver for {working} of {len(hooks)} repositories that have one.")
+    yield f"Webhooks deliver for {working} of {len(hooks)} repositories that have one."
     notes = {hook.note: hook for hook in hooks if hook.state in {"pending", "refused"}}
     failing = {hook.delivery: hook for hook in hooks if hook.is_failing}
     for note, hook in [*notes.items(), *failing.items()]:
-        print_note(f"{hook.full_name}: {note or 'its webhook is not registered yet.'}")
+        yield f"{hook.full_name}: {note or 'its webhook is not registered yet.'}"

@@ -1,18 +1,15 @@
 """`agentjobs repos`: the repositories connected to an organization."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.admin import Admin
 from agentjobs.cli.confirmation import confirm_name
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org, Severity
-from agentjobs.cli.output import Answer, Table, print_answer, print_json, print_note, print_result
+from agentjobs.cli.options import DEFAULT_ORG, Org, Severity
+from agentjobs.cli.output import Answer, Table
 from agentjobs.cli.repos.index_wait import INDEX_FAILED, wait_for_index
-from agentjobs.cli.store_command import store_command
-
-if TYPE_CHECKING:
-    from agentjobs.repos.queries import RepoView
+from agentjobs.cli.store_command import Work, store_command
 
 repos = typer.Typer(no_args_is_help=True, help="Manage connected repositories.")
 
@@ -32,7 +29,9 @@ _SOURCE_TEXT = {
 
 
 @repos.command("connect")
-def connect_repo(
+@store_command
+async def connect_repo(
+    admin: Admin,
     source: Annotated[
         str, typer.Argument(metavar="PATH_OR_URL", help="A local git repository, or its URL.")
     ],
@@ -45,40 +44,31 @@ def connect_repo(
         bool,
         typer.Option("--wait", help="Wait until it accepts jobs; exit 1 if the index fails."),
     ] = False,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Connect a repository: copy its history and index it."""
+    from agentjobs.repos.connect import connect_repository
 
-    async def work(admin: Admin) -> "RepoView":
-        from agentjobs.repos.connect import connect_repository
+    certificates = None
+    if admin.settings.ca_file:
+        from agentjobs.app.outbound_setup import prepare_certificates
 
-        certificates = None
-        if admin.settings.ca_file:
-            from agentjobs.app.outbound_setup import prepare_certificates
-
-            certificates = prepare_certificates(admin.settings)
-        repo = await connect_repository(
-            admin.db, admin.settings, org, source, name, certificates=certificates
-        )
-        return await wait_for_index(admin.db, repo) if wait else repo
-
-    repo = with_store(data_dir, work)
-    if json:
-        print_json(repo)
-    else:
-        print_result(repo.full_name)
+        certificates = prepare_certificates(admin.settings)
+    repo = await connect_repository(
+        admin.db, admin.settings, org, source, name, certificates=certificates
+    )
+    if wait:
+        repo = await wait_for_index(admin.db, repo)
+    exit_code = 0
     if repo.index_status == "ready":
         unit = "line" if repo.line_count == 1 else "lines"
-        print_note(f"{repo.full_name} is ready: {repo.line_count} {unit}.")
+        remark = f"is ready: {repo.line_count} {unit}."
     elif wait:
-        print_note(f"{repo.full_name} was not indexed: {repo.index_error} The service tries again.")
-        raise typer.Exit(INDEX_FAILED)
+        remark = f"was not indexed: {repo.index_error} The service tries again."
+        exit_code = INDEX_FAILED
     else:
-        print_note(
-            f"{repo.full_name} is connected; it accepts jobs once the running service has indexed"
-            " it."
-        )
+        remark = "is connected; it accepts jobs once the running service has indexed it."
+    remarks = [f"{repo.full_name} {remark}"]
+    return Answer(repo, [repo.full_name], remarks=remarks, exit_code=exit_code)
 
 
 @repos.command("list")
@@ -151,6 +141,7 @@ async def set_auto_trigger(
 
 
 @repos.command("set")
+@store_command
 def set_repo(
     name: Name,
     tags: Annotated[
@@ -166,29 +157,29 @@ def set_repo(
         ),
     ] = None,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Choose the workers that run jobs of a repository, and limit how many run at once."""
     if tags is None and max_concurrent_jobs is None:
         raise typer.BadParameter("specify --tags, --max-concurrent-jobs or both")
-    from agentjobs.repos.scheduling import set_scheduling
 
-    repo = with_store(
-        data_dir,
-        lambda admin: set_scheduling(
+    async def work(admin: Admin) -> Answer:
+        from agentjobs.repos.scheduling import set_scheduling
+
+        repo = await set_scheduling(
             admin.db, org, name, tags=tags, max_concurrent_jobs=max_concurrent_jobs
-        ),
-    )
-    note = (
-        f"Jobs of {repo.full_name} run on workers with the tags:"
-        f" {', '.join(repo.required_tags) or 'none required'};"
-        f" at once: {repo.max_concurrent_jobs or 'no limit'}."
-    )
-    print_answer(Answer(repo, [repo.full_name], [note]), json=json)
+        )
+        note = (
+            f"Jobs of {repo.full_name} run on workers with the tags:"
+            f" {', '.join(repo.required_tags) or 'none required'};"
+            f" at once: {repo.max_concurrent_jobs or 'no limit'}."
+        )
+        return Answer(repo, [repo.full_name], [note])
+
+    return work
 
 
 @repos.command("disconnect")
+@store_command
 def disconnect_repo(
     name: Name,
     org: Org = DEFAULT_ORG,
@@ -199,9 +190,7 @@ def disconnect_repo(
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask for confirmation of --purge.")
     ] = False,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Disconnect a repository: it accepts no more jobs; its jobs and pull requests are kept."""
     if purge and not yes:
         effect = f"disconnects {name}, cancels its jobs and removes its files on every machine"
@@ -215,7 +204,7 @@ def disconnect_repo(
         repo = await disconnect_repository(admin.db, org, name)
         return Answer(repo, [repo.full_name], [f"{repo.full_name} is disconnected."])
 
-    print_answer(with_store(data_dir, work), json=json)
+    return work
 
 
 async def _purge_repo(admin: Admin, org: str, name: str) -> Answer:

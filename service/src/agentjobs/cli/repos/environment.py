@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import Answer, print_answer, print_note
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, print_note
 from agentjobs.cli.repos.commands import Name, repos
-from agentjobs.cli.store_command import store_command
+from agentjobs.cli.store_command import Work, store_command
 
 if TYPE_CHECKING:
     from agentjobs_runtime.environments.definition import EnvironmentDefinition
@@ -22,6 +22,7 @@ _STANDARD_INPUT = "-"
 
 
 @environment.command("set")
+@store_command
 def set_environment(
     name: Name,
     *,
@@ -35,9 +36,7 @@ def set_environment(
     setup: Annotated[str, typer.Option(metavar="COMMAND", help="Run once, with network.")] = "",
     start: Annotated[str, typer.Option(metavar="COMMAND", help="Run before each agent.")] = "",
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Set the environment of a repository, instead of what its own files say."""
     given = {"image": image, "setup": setup, "start": start}
     if bool(file) == any(given.values()):
@@ -45,8 +44,7 @@ def set_environment(
     definition = _read_definition(file) if file else _convert_definition(given)
 
     note = "This replaces what the files of the repository say, for jobs that start from now."
-    answer = with_store(data_dir, lambda admin: _set_definition(admin, org, name, definition, note))
-    print_answer(answer, json=json)
+    return lambda admin: _set_definition(admin, org, name, definition, note)
 
 
 @environment.command("clear")

@@ -11,6 +11,7 @@ from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import (
     Answer,
     escape_text,
+    print_answer,
     print_json,
     print_note,
     print_result,
@@ -132,15 +133,11 @@ def _build(
         return await _follow(admin, repo, build_id, is_quiet=json)
 
     ended = with_store(data_dir, work)
-    if json:
-        build = None if ended.build is None else text.build_document(ended.build)
-        print_json({"build": build, "message": ended.message})
-    else:
-        if ended.build is not None:
-            print_result(ended.build.id)
-        print_note(ended.message)
-    if not ended.succeeded:
-        raise typer.Exit(BUILD_FAILED)
+    document = None if ended.build is None else text.build_document(ended.build)
+    lines = [] if ended.build is None else [ended.build.id]
+    exit_code = 0 if ended.succeeded else BUILD_FAILED
+    answer = {"build": document, "message": ended.message}
+    print_answer(Answer(answer, lines, [ended.message], exit_code=exit_code), json=json)
 
 
 async def _follow(admin: Admin, repo: "RepoView", build_id: str, *, is_quiet: bool) -> Ended:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.admin import Admin
 from agentjobs.cli.credential_input import read_secret
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import Answer, Table, print_answer, print_note
-from agentjobs.cli.store_command import store_command
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Table, print_note
+from agentjobs.cli.store_command import Work, store_command
 
 if TYPE_CHECKING:
     from agentjobs.environments.secrets import EnvironmentSecret
@@ -36,6 +36,7 @@ Host = Annotated[
 
 
 @secrets.command("set")
+@store_command
 def set_secret(
     name: Name,
     *,
@@ -64,9 +65,7 @@ def set_secret(
     username: Annotated[
         str, typer.Option(metavar="NAME", help="For a registry, whose password it is.")
     ] = "",
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Set a secret. Reads the value from standard input, or prompts for it."""
     usage = {
         "host": host,
@@ -83,7 +82,7 @@ def set_secret(
     # Slightly more than allowed, so that a longer value fails instead of being cut.
     value = read_secret(f"Value of {name}", MAX_VALUE_BYTES + 3)
 
-    async def work(admin: Admin) -> "Secret | EnvironmentSecret":
+    async def work(admin: Admin) -> Answer:
         from agentjobs.environments.secret_definition import SecretInput, parse_secret
         from agentjobs.environments.secrets import set_environment_secret
         from agentjobs.organizations import secrets as stored
@@ -105,11 +104,10 @@ def set_secret(
                 f"Created the encryption key {keys.path}. Backups do not include it: keep a copy "
                 "elsewhere. Workers on other machines need the same key."
             )
-        return secret
+        note = f"Set {name} of {repo or org}, encrypted with key {secret.key_id}."
+        return Answer(_document(secret), [name], [note])
 
-    secret = with_store(data_dir, work)
-    note = f"Set {name} of {repo or org}, encrypted with key {secret.key_id}."
-    print_answer(Answer(_document(secret), [name], [note]), json=json)
+    return work
 
 
 @secrets.command("list")
@@ -131,6 +129,7 @@ async def list_secrets(admin: Admin, org: Org = DEFAULT_ORG, repo: Repo = "") ->
 
 
 @secrets.command("remove")
+@store_command
 def remove_secret(
     name: Name,
     org: Org = DEFAULT_ORG,
@@ -138,14 +137,12 @@ def remove_secret(
     purpose: Annotated[
         str, typer.Option("--for", metavar="PURPOSE", help="registry, or models (the default).")
     ] = "",
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Remove a secret. Jobs that start afterwards do not receive it."""
     if purpose not in ("", *(("setup", "proxy") if repo else (_MODELS, "registry"))):
         raise typer.BadParameter("specify --repo for setup and the proxy, or --for registry")
 
-    async def work(admin: Admin) -> None:
+    async def work(admin: Admin) -> Answer:
         from agentjobs.environments.secrets import remove_environment_secret
         from agentjobs.organizations import secrets as stored
 
@@ -154,10 +151,10 @@ def remove_secret(
             await remove_environment_secret(admin.db, organization_id, repo_id, name)
         else:
             await stored.remove_secret(admin.db, org, name)
+        note = f"Removed {name} of {repo or org}."
+        return Answer({"name": name, "removed": True}, [name], [note])
 
-    with_store(data_dir, work)
-    answer = Answer({"name": name, "removed": True}, [name], [f"Removed {name} of {repo or org}."])
-    print_answer(answer, json=json)
+    return work
 
 
 async def _scope(admin: Admin, org: str, repo: str) -> tuple[str, str]:

@@ -1,13 +1,13 @@
 """`agentjobs secrets rotate-key`."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DataDir, Json
-from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.output import Answer, print_note
 from agentjobs.cli.secrets.commands import secrets
+from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
     from agentjobs.organizations.key_rotation import RotationResult
@@ -16,52 +16,42 @@ _UNREADABLE = 1
 
 
 @secrets.command("rotate-key")
-def rotate_key(
+@store_command
+async def rotate_key(
+    admin: Admin,
     prepare: Annotated[
         bool,
         typer.Option(
             "--prepare", help="Only add a new key to the file, to copy it to other machines first."
         ),
     ] = False,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Encrypt all secrets with a new key, while the services run. Continues after an interruption.
 
     Exit codes: 0 done, 1 some secrets cannot be decrypted, 2 failed.
     """
+    from agentjobs.app.sealed_columns import SEALED_COLUMNS
+    from agentjobs.organizations import key_rotation
 
-    async def work(admin: Admin) -> "RotationResult":
-        from agentjobs.app.sealed_columns import SEALED_COLUMNS
-        from agentjobs.organizations import key_rotation
-
-        if prepare:
-            return await key_rotation.prepare_rotation(admin.settings)
-        return await key_rotation.rotate_key(
+    if prepare:
+        result = await key_rotation.prepare_rotation(admin.settings)
+    else:
+        result = await key_rotation.rotate_key(
             admin.db,
             admin.settings,
             SEALED_COLUMNS,
             lambda kind, number: print_note(f"{kind}: {number} encrypted with the new key"),
         )
-
-    result = with_store(data_dir, work)
-    if json:
-        print_json(_rotation_document(result))
-    else:
-        print_result(result.key_id)
-        print_note(_describe_rotation(result, is_prepared=prepare))
-    if result.failures:
-        raise typer.Exit(_UNREADABLE)
-
-
-def _rotation_document(result: "RotationResult") -> dict[str, Any]:
-    return {
+    document = {
         "key_id": result.key_id,
         "previous_key_ids": list(result.previous_key_ids),
         "resealed": result.resealed,
         "failures": list(result.failures),
         "complete": result.is_complete,
     }
+    note = _describe_rotation(result, is_prepared=prepare)
+    exit_code = _UNREADABLE if result.failures else 0
+    return Answer(document, [result.key_id], [note], exit_code=exit_code)
 
 
 def _describe_rotation(result: "RotationResult", *, is_prepared: bool) -> str:

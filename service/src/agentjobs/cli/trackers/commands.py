@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
+from agentjobs.cli.admin import Admin
 from agentjobs.cli.credential_input import read_token
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import Answer, Table, print_answer
-from agentjobs.cli.store_command import store_command
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.trackers.text import TABLE, document, line
-from agentjobs.cli.webhooks.commands import announce_new_key, sealing_keys
+from agentjobs.cli.webhooks.commands import new_key_remarks, sealing_keys
 
 if TYPE_CHECKING:
     import aiohttp
@@ -44,6 +44,7 @@ async def add_issues(admin: Admin, link_back: LinkBack = False, org: Org = DEFAU
 
 
 @add.command("jira")
+@store_command
 def add_jira(
     url: Annotated[
         str, typer.Option("--url", metavar="URL", help="Such as https://example.atlassian.net.")
@@ -61,9 +62,7 @@ def add_jira(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Default: jira.")] = "",
     link_back: LinkBack = False,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Look up ABC-123 in Jira; the token is read from standard input or a prompt.
 
     Jira must accept the token.
@@ -88,10 +87,10 @@ def add_jira(
             tracker, known_as = await verify_and_add(
                 admin.db, keys, session, org, new, retry_budget
             )
-            announce_new_key(keys)
-        return _answer(tracker, f"The account on {tracker.url} is {known_as}.", known_as)
+        answer = _answer(tracker, f"The account on {tracker.url} is {known_as}.", known_as)
+        return answer._replace(remarks=new_key_remarks(keys))
 
-    print_answer(with_store(data_dir, work), json=json)
+    return work
 
 
 @trackers.command("list")
@@ -124,6 +123,7 @@ async def check_tracker(admin: Admin, name: TrackerName, org: Org = DEFAULT_ORG)
 
 
 @trackers.command("edit")
+@store_command
 def edit_tracker(
     name: TrackerName,
     link_back: Annotated[
@@ -131,18 +131,19 @@ def edit_tracker(
         typer.Option("--link-back/--no-link-back", help="Link the pull request on the ticket."),
     ] = None,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Change whether pull requests are linked on their tickets."""
     if link_back is None:
         raise typer.BadParameter("use --link-back or --no-link-back")
-    from agentjobs.tickets.trackers import set_link_back
 
-    tracker = with_store(data_dir, lambda admin: set_link_back(admin.db, org, name, link_back))
-    verb = "are linked" if tracker.link_back else "are not linked"
-    message = f"Pull requests {verb} on their tickets from now on."
-    print_answer(_answer(tracker, message), json=json)
+    async def work(admin: Admin) -> Answer:
+        from agentjobs.tickets.trackers import set_link_back
+
+        tracker = await set_link_back(admin.db, org, name, link_back)
+        verb = "are linked" if tracker.link_back else "are not linked"
+        return _answer(tracker, f"Pull requests {verb} on their tickets from now on.")
+
+    return work
 
 
 @trackers.command("rotate-token")

@@ -1,23 +1,14 @@
 """`agentjobs webhooks`: manages endpoints. A secret is printed once, alone on stdout."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import (
-    Answer,
-    Table,
-    print_answer,
-    print_json,
-    print_note,
-    print_result,
-    print_secret,
-)
-from agentjobs.cli.store_command import store_command
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Secret, Table
+from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.webhooks.text import (
     ENDPOINT_COLUMNS,
     endpoint_document,
@@ -29,7 +20,6 @@ from agentjobs.cli.webhooks.text import (
 if TYPE_CHECKING:
     from agentjobs.organizations.sealing import SealingKeys
     from agentjobs.webhooks.endpoints import Endpoint
-    from agentjobs.webhooks.registration import CreatedEndpoint
 
 webhooks = typer.Typer(no_args_is_help=True, help="Manage webhook endpoints and deliveries.")
 
@@ -40,7 +30,9 @@ EndpointName = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Endpoint 
 
 
 @webhooks.command("add")
-def add_endpoint(
+@store_command
+async def add_endpoint(
+    admin: Admin,
     url: Annotated[str, typer.Argument(metavar="URL", help="HTTPS URL that receives events.")],
     events: Annotated[
         list[str] | None,
@@ -52,36 +44,38 @@ def add_endpoint(
         str, typer.Option("--description", help="What the endpoint is for.")
     ] = "",
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Secret:
     """Add an endpoint and print its secret. The secret is shown only once."""
+    from agentjobs.webhooks import endpoints, registration
+    from agentjobs.webhooks.allowed_addresses import load_allow_list
 
-    async def work(admin: Admin) -> "tuple[CreatedEndpoint, SealingKeys]":
-        from agentjobs.webhooks import registration
-        from agentjobs.webhooks.allowed_addresses import load_allow_list
-
-        keys = sealing_keys(admin)
-        created = await registration.add_endpoint(
-            admin.db,
-            keys,
-            org,
-            url,
-            description=description,
-            events=_split_names(events or []),
-            allowed=await load_allow_list(admin.db, admin.settings),
-            has_proxy=bool(admin.settings.webhooks_proxy),
-        )
-        return created, keys
-
-    created, keys = with_store(data_dir, work)
-
-    def show() -> None:
-        announce_new_key(keys)
-        _show_created(created, json=json)
-
-    if reason := print_secret(show):
-        _remove_again(data_dir, created.endpoint, reason)
+    keys = sealing_keys(admin)
+    endpoint, secret, warning = await registration.add_endpoint(
+        admin.db,
+        keys,
+        org,
+        url,
+        description=description,
+        events=_split_names(events or []),
+        allowed=await load_allow_list(admin.db, admin.settings),
+        has_proxy=bool(admin.settings.webhooks_proxy),
+    )
+    notes = [
+        *([f"Warning: {warning}"] if warning else []),
+        (
+            f"Added {endpoint.id} to {endpoint.organization} for {events_text(endpoint)}. Its"
+            " secret is shown only once; the receiver verifies signatures with it."
+        ),
+        f"To test it: agentjobs webhooks test {endpoint.id}{org_option(endpoint)}",
+    ]
+    return Secret(
+        {"secret": secret, **endpoint_document(endpoint), "warning": warning},
+        notes,
+        secret,
+        f"{endpoint.id} was removed again, because no one would know its secret. Add it again.",
+        lambda admin: endpoints.remove_endpoint(admin.db, endpoint.organization, endpoint.id),
+        remarks=new_key_remarks(keys),
+    )
 
 
 @webhooks.command("list")
@@ -97,6 +91,7 @@ async def list_endpoints(admin: Admin, org: Org = DEFAULT_ORG) -> Table:
 
 
 @webhooks.command("edit")
+@store_command
 def edit_endpoint(
     endpoint: EndpointName,
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="New URL.")] = None,
@@ -110,18 +105,16 @@ def edit_endpoint(
         str | None, typer.Option("--description", help="What the endpoint is for.")
     ] = None,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Change the URL, the events or the description of an endpoint. Its secret stays the same."""
     if url is None and not events and description is None:
         raise typer.BadParameter("specify at least one of --url, --events and --description")
 
-    async def work(admin: Admin) -> "tuple[Endpoint, str | None]":
+    async def work(admin: Admin) -> Answer:
         from agentjobs.webhooks.allowed_addresses import load_allow_list
         from agentjobs.webhooks.registration import update_endpoint
 
-        return await update_endpoint(
+        changed, warning = await update_endpoint(
             admin.db,
             org,
             endpoint,
@@ -132,11 +125,12 @@ def edit_endpoint(
             has_proxy=bool(admin.settings.webhooks_proxy),
         )
 
-    changed, warning = with_store(data_dir, work)
-    if warning and not json:
-        print_note(f"Warning: {warning}")
-    what = f"now receives {events_text(changed)} at {changed.url}."
-    print_answer(changed_endpoint(changed, what, {"warning": warning}), json=json)
+        what = f"now receives {events_text(changed)} at {changed.url}."
+        answer = changed_endpoint(changed, what, {"warning": warning})
+        warnings = [f"Warning: {warning}"] if warning else []
+        return answer._replace(notes=[*warnings, *answer.notes])
+
+    return work
 
 
 @webhooks.command("disable")
@@ -187,42 +181,12 @@ def sealing_keys(admin: Admin) -> "SealingKeys":
     return SealingKeys.load(admin.settings)
 
 
-def announce_new_key(keys: "SealingKeys") -> None:
-    if keys.created_key_file:
-        print_note(
-            f"Created the key that encrypts secrets: {keys.path}. Backups do not include it, so "
-            "keep a copy elsewhere. Senders on other machines need the same key."
-        )
-
-
-def _show_created(created: "CreatedEndpoint", *, json: bool) -> None:
-    endpoint, secret, warning = created
-    if json:
-        print_json({"secret": secret, **endpoint_document(endpoint), "warning": warning})
-        return
-    if warning:
-        print_note(f"Warning: {warning}")
-    print_note(
-        f"Added {endpoint.id} to {endpoint.organization} for {events_text(endpoint)}. Its secret "
-        "is shown only once; the receiver verifies signatures with it."
+def new_key_remarks(keys: "SealingKeys") -> list[str]:
+    remark = (
+        f"Created the key that encrypts secrets: {keys.path}. Backups do not include it, so "
+        "keep a copy elsewhere. Senders on other machines need the same key."
     )
-    print_note(f"To test it: agentjobs webhooks test {endpoint.id}{org_option(endpoint)}")
-    print_result(secret)
-
-
-def _remove_again(data_dir: Path | None, endpoint: "Endpoint", reason: str) -> None:
-    from agentjobs.webhooks import endpoints
-    from agentjobs_runtime.problems import Problem
-
-    with_store(
-        data_dir,
-        lambda admin: endpoints.remove_endpoint(admin.db, endpoint.organization, endpoint.id),
-    )
-    raise Problem(
-        "secret_not_shown",
-        f"The secret could not be printed: {reason}. {endpoint.id} was removed again, because no "
-        "one would know its secret. Add it again.",
-    )
+    return [remark] if keys.created_key_file else []
 
 
 def _parse_events(texts: list[str] | None) -> list[str] | None:

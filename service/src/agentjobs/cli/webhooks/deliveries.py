@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import Answer, print_answer, print_json, print_note, print_table
-from agentjobs.cli.store_command import store_command
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.times import TIME_HELP
 from agentjobs.cli.webhooks.commands import webhooks
 from agentjobs.cli.webhooks.text import delivery_document, detail_document, format_delivery
 
 if TYPE_CHECKING:
     from agentjobs.organizations.organizations import Organization
-    from agentjobs.webhooks.log import Delivery, DeliveryFilter, DeliveryPage
+    from agentjobs.webhooks.log import Delivery, DeliveryFilter
 
 COLUMNS = (
     "id",
@@ -44,7 +44,9 @@ EndpointOption = Annotated[
 
 
 @webhooks.command("deliveries")
-def list_deliveries(
+@store_command
+async def list_deliveries(
+    admin: Admin,
     *,
     status: Annotated[Status | None, typer.Option("--status", help="Only this status.")] = None,
     job: Annotated[str | None, typer.Option("--job", metavar="JOB", help="Only this job.")] = None,
@@ -63,26 +65,17 @@ def list_deliveries(
         ),
     ] = None,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Table:
     """List deliveries with their attempts, newest first."""
+    from agentjobs.webhooks import log
 
-    async def work(admin: Admin) -> "DeliveryPage":
-        from agentjobs.webhooks import log
-
-        owner = await admin.find_organization(org)
-        filters = await _parse_filters(admin, owner, status, job, endpoint, since)
-        return await log.list_deliveries(admin.db, owner.id, filters, limit=limit, before=before)
-
-    page = with_store(data_dir, work)
-    if json:
-        print_json([delivery_document(delivery) for delivery in page.deliveries])
-    else:
-        print_table(COLUMNS, [_row(delivery) for delivery in page.deliveries])
-    if page.has_more:
-        last = page.deliveries[-1].id
-        print_note(f"For the next page, add `--before {last}`.")
+    owner = await admin.find_organization(org)
+    filters = await _parse_filters(admin, owner, status, job, endpoint, since)
+    page = await log.list_deliveries(admin.db, owner.id, filters, limit=limit, before=before)
+    documents = [delivery_document(delivery) for delivery in page.deliveries]
+    rows = [_row(delivery) for delivery in page.deliveries]
+    hint = f"For the next page, add `--before {documents[-1]['id']}`." if page.has_more else None
+    return Table(documents, COLUMNS, rows, remarks=[hint] if hint else [])
 
 
 @webhooks.command("show")
@@ -96,6 +89,7 @@ async def show_delivery(admin: Admin, delivery: DeliveryId, org: Org = DEFAULT_O
 
 
 @webhooks.command("redeliver")
+@store_command
 def redeliver(
     delivery: Annotated[
         str | None, typer.Argument(metavar="[DELIVERY]", help="Delivery ID (dlv_…).")
@@ -110,9 +104,7 @@ def redeliver(
     ] = None,
     endpoint: EndpointOption = None,
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Work:
     """Redeliver one delivery, or all that failed since a time. The running service sends them."""
     if (delivery is None) == (failed_since is None):
         raise typer.BadParameter("specify either a delivery or --failed-since TIME")
@@ -124,7 +116,7 @@ def redeliver(
             return await _redeliver_one(admin, org, delivery)
         return await _redeliver_failed(admin, org, endpoint, failed_since)
 
-    print_answer(with_store(data_dir, work), json=json)
+    return work
 
 
 async def _redeliver_failed(

@@ -1,12 +1,13 @@
 """`agentjobs webhooks test`: sends a test event to an endpoint and prints the response."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentjobs.cli.admin import Admin, with_store
-from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
-from agentjobs.cli.output import escape_line, print_json, print_note, print_result
+from agentjobs.cli.admin import Admin
+from agentjobs.cli.options import DEFAULT_ORG, Org
+from agentjobs.cli.output import Answer, escape_line
+from agentjobs.cli.store_command import store_command
 from agentjobs.cli.webhooks.commands import EndpointName, sealing_keys, webhooks
 from agentjobs.cli.webhooks.text import format_response, org_option
 
@@ -19,26 +20,32 @@ _FIELDS = ("status_code", "duration_ms", "address", "error_class", "error")
 
 
 @webhooks.command("test")
-def ping_endpoint(
+@store_command
+async def ping_endpoint(
+    admin: Admin,
     endpoint: EndpointName,
     event: Annotated[
         str,
         typer.Option("--event", metavar="NAME", help="Send a sample of this event."),
     ] = "ping",
     org: Org = DEFAULT_ORG,
-    data_dir: DataDir = None,
-    json: Json = False,
-) -> None:
+) -> Answer:
     """Send a test event from this machine and print the response."""
-    pinged, delivery_id, attempt = with_store(
-        data_dir, lambda admin: _send(admin, org, endpoint, event)
-    )
-    if json:
-        print_json(_document(pinged, delivery_id, attempt))
-    else:
-        _print_result(pinged, delivery_id, attempt)
-    if not attempt.succeeded:
-        raise typer.Exit(_EXIT_NOT_DELIVERED)
+    from agentjobs.webhooks.endpoints import disabled_text
+
+    pinged, delivery_id, attempt = await _send(admin, org, endpoint, event)
+    notes = [f"For details: agentjobs webhooks show {delivery_id}{org_option(pinged)}"]
+    if reason := disabled_text(pinged):
+        notes.insert(0, f"{pinged.id} is disabled and receives only this test: {reason}")
+    document = {
+        "id": delivery_id,
+        "endpoint": pinged.id,
+        "url": pinged.url,
+        "succeeded": attempt.succeeded,
+        **{field: getattr(attempt, field) for field in _FIELDS},
+    }
+    exit_code = 0 if attempt.succeeded else _EXIT_NOT_DELIVERED
+    return Answer(document, [escape_line(_result(attempt))], notes, exit_code=exit_code)
 
 
 async def _send(admin: Admin, org: str, name: str, event: str) -> "tuple[Endpoint, str, Attempt]":
@@ -59,25 +66,6 @@ async def _send(admin: Admin, org: str, name: str, event: str) -> "tuple[Endpoin
     keys = sealing_keys(admin)
     sent = await send_test(admin.db, keys, admin.settings, endpoint.id, allowed, event)
     return endpoint, *sent
-
-
-def _document(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> dict[str, Any]:
-    return {
-        "id": delivery_id,
-        "endpoint": endpoint.id,
-        "url": endpoint.url,
-        "succeeded": attempt.succeeded,
-        **{field: getattr(attempt, field) for field in _FIELDS},
-    }
-
-
-def _print_result(endpoint: "Endpoint", delivery_id: str, attempt: "Attempt") -> None:
-    from agentjobs.webhooks.endpoints import disabled_text
-
-    if reason := disabled_text(endpoint):
-        print_note(f"{endpoint.id} is disabled and receives only this test: {reason}")
-    print_result(escape_line(_result(attempt)))
-    print_note(f"For details: agentjobs webhooks show {delivery_id}{org_option(endpoint)}")
 
 
 def _result(attempt: "Attempt") -> str:
