@@ -37,47 +37,51 @@ CASES = {
     "this service with TLS": Case("ok", "leads to this service", healthy("ours"), tls="trusted"),
     "another agentjobs": Case("problem", "another agentjobs", healthy("theirs")),
     "strange agentjobs": Case(
-        "problem", "another agentjobs", http('{"status":"ok","instance":[["ours"]]}')
+        "problem", "not answered by agentjobs", http('{"status":"ok","instance":[["ours"]]}')
     ),
-    "older agentjobs": Case("note", "an older agentjobs", http('{"status":"ok"}')),
+    "agentjobs without a name": Case("problem", "another agentjobs", http('{"status":"ok"}')),
     "unknown host": Case(
-        "problem", "cannot be resolved (Name or service not known)", url="http://jobs.invalid"
+        "problem",
+        "Name or service not known): check AGENTJOBS_PUBLIC_URL",
+        url="http://jobs.invalid",
     ),
-    "nothing listens": Case(
-        "problem", "(Connection refused): check that `agentjobs serve`", url="closed"
-    ),
+    "nothing listens": Case("problem", "Connect call failed", url="closed"),
     "unknown authority": Case(
-        "problem", "not trusted (unable to get local issuer", healthy("ours"), tls="untrusted"
+        "problem",
+        "certificate is not accepted (unable to get local issuer",
+        healthy("ours"),
+        tls="untrusted",
     ),
     "expired certificate": Case(
-        "problem", "has expired): check the clock of this machine", healthy("ours"), tls="expired"
+        "problem",
+        "certificate is not accepted (certificate has expired)",
+        healthy("ours"),
+        tls="expired",
     ),
     "other name": Case(
-        "problem", "has a certificate for another name", healthy("ours"), tls="other"
+        "problem", "certificate is not accepted (IP address mismatch", healthy("ours"), tls="other"
     ),
-    "TLS to a plain port": Case(
-        "problem", "does not use TLS: set AGENTJOBS_PUBLIC_URL to http://", http("{}"), url="https"
-    ),
+    "TLS to a plain port": Case("problem", "does not answer ([SSL", http("{}"), url="https"),
     "plain to a TLS port": Case(
-        "problem", "must start with https://", healthy("ours"), url="http", tls="trusted"
+        "problem", "check AGENTJOBS_PUBLIC_URL", healthy("ours"), url="http", tls="trusted"
     ),
     "proxy without service": Case(
         "problem",
-        "is a proxy that does not reach the service (502 Bad Gateway)",
+        "is not answered by agentjobs (502 Bad Gateway): correct AGENTJOBS_PUBLIC_URL, or let the",
         http(PAGE, "502 Bad Gateway", "text/html"),
     ),
     "sign-in of a proxy": Case(
-        "problem", "requires a sign-in of its own (401", http(PAGE, "401 Unauthorized", "text/html")
+        "problem", "by agentjobs (401 Unauthorized)", http(PAGE, "401 Unauthorized", "text/html")
     ),
     "redirect": Case(
         "problem",
-        "redirects to https://jobs.example/ (301 Moved Permanently)",
+        "redirects to https://jobs.example/ (301 Moved)",
         http("", "301 Moved", "text/html", "Location: https://jobs.example/"),
     ),
-    "web page": Case("problem", "leads to a web page (200 OK)", http(PAGE, media_type="text/html")),
-    "another API": Case("problem", "leads to another service (200 OK)", http("[1]")),
-    "unknown status": Case("problem", "another service (299)", http("x", "299 Fine")),
-    "not HTTP": Case("problem", "does not answer with HTTP", b"220 mail.example ESMTP\r\n"),
+    "web page": Case("problem", "by agentjobs (200 OK)", http(PAGE, media_type="text/html")),
+    "another API": Case("problem", "by agentjobs (200 OK)", http("[1]")),
+    "unknown status": Case("problem", "by agentjobs (299 Fine)", http("x", "299 Fine")),
+    "not HTTP": Case("problem", "does not answer (", b"220 mail.example ESMTP\r\n"),
 }
 
 
@@ -123,4 +127,4 @@ async def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> Non
     ca_file = tmp_path / "absent.pem"
     settings = load({"AGENTJOBS_DATA_DIR": "/nonexistent", "AGENTJOBS_CA_FILE": str(ca_file)})
     finding = await try_public_url(settings, "https://127.0.0.1:1", None)
-    assert f"was not tried: AGENTJOBS_CA_FILE: {ca_file} cannot be read" in finding.message
+    assert f"AGENTJOBS_CA_FILE: {ca_file} cannot be read" in finding.message
