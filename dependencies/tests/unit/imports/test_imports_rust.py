@@ -36,25 +36,17 @@ def test_paths_in_an_inline_module_are_relative_to_the_file():
 mod tests {
     use super::*;
     use super::super::up;
-    use self::near;
-    mod deep;
-    mod inner { use super::super::own; }
-    mod lower {
-        use super::beside;
-    }
+    pub(crate) use super::beside;
     use outside::a;
 }
-use self::after;
+use super::parent;
 """
     assert imports(source) == [
         "self::*",
         "super::up",
-        "self::tests::near",
-        "mod:tests::deep",
-        "self::own",
-        "self::tests::beside",
+        "self::beside",
         "outside::a",
-        "self::after",
+        "super::parent",
     ]
 
 

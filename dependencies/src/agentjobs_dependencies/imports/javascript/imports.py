@@ -5,70 +5,55 @@
 
 import re
 
-from agentjobs_dependencies.imports.javascript.code_spans import JavaScriptCode
 from agentjobs_dependencies.imports.model import MAX_IMPORTS, ParsedModule
 
+_COMMENT = r"//[^\n]*+|/\*(?>(?:[^*]++|\*(?!/))*)(?:\*/)?"
+# A string that is not closed ends with its line.
+_STRING = r"\"(?>(?:[^\"\\\n]++|\\.)*)\"?|'(?>(?:[^'\\\n]++|\\.)*)'?"
+# Otherwise a slash divides, or ends a tag.
+_EXPRESSION = (
+    r"/(?:(?<=[(,=:\[!&|?{;+*^~>\n]/)|(?<=[(,=:\[!&|?{;+*^~>n] /))(?![*/ ])"
+    r"(?>(?:[^/\\\[\n]++|\\[^\n]|\[(?>(?:[^\]\\\n]|\\[^\n]){0,200})\])+)/"
+)
+# How deep templates are read that contain code with other templates.
+_TEMPLATE_DEPTH = 3
+
+
+def _build_template() -> str:
+    code = template = ""
+    for _ in range(_TEMPLATE_DEPTH):
+        inner = rf"|\{{{code}\}}|{template}" if code else ""
+        code = rf"(?>(?:[^{{}}\"'`/]++|{_STRING}|{_COMMENT}|/{inner})*)"
+        template = rf"`(?>(?:[^`\\$]++|\\.|\$(?!\{{)|\$\{{{code}\}})*)`"
+    return template
+
+
+_GAP = rf"(?>(?:\s++|{_COMMENT})*)"
+_LITERAL = r"(?:\"[^\"\\\n]*+\"|'[^'\\\n]*+'|`[^`\\$\n]*+`)"
 # Lookbehinds follow the word, so that the search starts with a literal.
-_KEYWORDS = (
-    re.compile(rb"import(?<![\w$.]import)(?=[\s\"'({*`/])"),
-    re.compile(rb"export(?<![\w$.]export)(?=\s*+(?>(?:type\s++)?)[{*])"),
-    re.compile(rb"require(?<![\w$]require)(?<![\w$)\]?]\.require)(?=\s*+\()"),
+_IMPORT = r"import(?<![\w$.]import)"
+_EXPORT = r"export(?<![\w$.]export)(?=\s*+(?>(?:type\s++)?)[{*])"
+_REQUIRE = r"require(?<![\w$]require)(?<![\w$)\]?]\.require)"
+# The names end before the next statement, so that no text is read twice.
+_NAMES = (
+    r"(?![\w$])(?>(?:(?!(?:import|export)(?![\w$])|from\s*+[\"'])[\w$\x80-\xff]++|[\s,{}*]++|"
+    rf"{_COMMENT})*)from\s*+"
 )
-# Comments in a call are limited: an unterminated one must not be read again for every call.
-_CALL = re.compile(
-    rb"\s*+\(\s*+(?>(?:/\*(?>(?:[^*]|\*(?!/)){0,500})\*/\s*+|//[^\n]{0,500}+\n\s*+)*)"
-    rb"(?:\"([^\"\\\n]*+)\"|'([^'\\\n]*+)'|`([^`\\$\n]*+)`)\s*+[,)]"
+_CALL = rf"{_GAP}\({_GAP}(?={_LITERAL}{_GAP}[,)])"
+_STATEMENT = (
+    rf"(?:{_IMPORT}(?:{_GAP}|{_NAMES}|{_CALL})|{_EXPORT}{_NAMES}|{_REQUIRE}{_CALL})({_LITERAL})"
 )
-_CLAUSE = re.compile(rb"[\w$\s,{}*\x80-\xff]*+")
-_LITERAL = re.compile(rb"\"([^\"\\\n]*+)\"|'([^'\\\n]*+)'")
-_ENDS_CLAUSE = re.compile(rb"(?:^|[^\w$])(?:from|import)\Z")
-_LAST_WORD_BYTES = 100
+_TOKEN = re.compile(
+    f"{_COMMENT}|{_STRING}|{_build_template()}|{_EXPRESSION}|{_STATEMENT}".encode("latin-1"),
+    re.DOTALL,
+)
+_MAX_STATEMENT_BYTES = 1_000
 
 
 def find_javascript(content: bytes) -> ParsedModule:
-    positions = sorted([match.start() for word in _KEYWORDS for match in word.finditer(content)])
-    if not positions:
+    last = max(map(content.rfind, (b"import", b"require", b"from")))
+    if last < 0:
         return ParsedModule()
-    code = JavaScriptCode(content)
-    names: dict[bytes, None] = {}
-    for position in positions:
-        if code.is_code(position):
-            name = _name_after(code, position)
-            if name:
-                names[name] = None
-    texts = [name.decode(errors="replace") for name in names]
-    return ParsedModule(tuple(texts[:MAX_IMPORTS]))
-
-
-def _name_after(code: JavaScriptCode, position: int) -> bytes | None:
-    content = code.content
-    if content.startswith(b"require", position):
-        call = _CALL.match(content, position + 7)
-    else:
-        call = _CALL.match(content, position + 6)
-        if call is None:
-            return _name_of_clause(code, position)
-    return call[call.lastindex or 0] if call is not None else None
-
-
-def _name_of_clause(code: JavaScriptCode, position: int) -> bytes | None:
-    """The quoted name after `import`, or after `from`."""
-    content = code.content
-    at, word = position + 6, content[position : position + 6]
-    while True:
-        clause = _CLAUSE.match(content, at)
-        assert clause is not None
-        words = content[max(at, clause.end() - _LAST_WORD_BYTES) : clause.end()].split()
-        at, word = clause.end(), words[-1] if words else word
-        comment = code.comment_end(at)
-        if comment is None:
-            break
-        at = comment
-    literal = _LITERAL.match(content, at)
-    if literal is None:
-        # An incomplete list of names may contain the keyword of the next statement.
-        next_word = content.rfind(b"import", clause.start(), at)
-        code.skip_to(next_word if next_word >= 0 else at)
-        return None
-    code.skip_to(literal.end())
-    return literal[literal.lastindex or 0] if _ENDS_CLAUSE.search(word) else None
+    literals = dict.fromkeys(_TOKEN.findall(content, 0, last + _MAX_STATEMENT_BYTES))
+    names = (literal[1:-1].decode(errors="replace") for literal in literals)
+    return ParsedModule(tuple([name for name in names if name][:MAX_IMPORTS]))

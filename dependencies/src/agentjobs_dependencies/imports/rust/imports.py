@@ -1,111 +1,94 @@
 """Modules that a Rust file declares and paths that it uses, with groups expanded.
 
 `mod:a` is a declaration (`mod:a=x.rs` with a path attribute), `::a` a crate, anything else a path.
-Paths inside an inline module are relative to the file. An inline module ends where the indentation
-of rustfmt says so.
 """
 
 import re
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from agentjobs_dependencies.imports.model import MAX_IMPORTS, ParsedModule
-from agentjobs_dependencies.imports.rust.code_spans import RustCode
-from agentjobs_dependencies.imports.rust.paths import expand, relative_to_file
 
-# Lookbehinds follow the word, so that the search starts with a literal.
-_KEYWORDS = (
-    re.compile(rb"use(?<!\wuse)(?=\s++(?:\{|::|(?>(?:r#)?)\w++\s*+(?:::|;|as\s)))"),
-    re.compile(rb"mod(?<!\wmod)(?=\s++(?>(?:r#)?)\w++\s*+[;{])"),
-    re.compile(rb"extern(?<!\wextern)(?=\s++crate\s)"),
+# How deep comments inside comments are read.
+_COMMENT_DEPTH = 4
+
+
+def _build_comment() -> str:
+    nested = r"/(?!\*)"
+    for _ in range(_COMMENT_DEPTH):
+        nested = rf"/(?!\*)|/\*(?>(?:[^*/]++|\*(?!/)|{nested})*)(?:\*/)?"
+    return rf"//[^\n]*+|{nested}"
+
+
+# A string that is not closed ends with the file.
+_STRING = (
+    r"\"(?>(?:[^\"\\]++|\\.)*)\"?"
+    r"|r(?:(?<=\Wr)|(?<=\W[bc]r))(?P<mark>#*+)\"(?:.*?\"(?P=mark)|.*)"
 )
-_USE = re.compile(rb"((?>(?:[\w:{},*\s#]++|//[^\n]*+|/\*[^*]*+\*/)*))")
-_MODULE = re.compile(rb"mod\s+(?:r#)?(\w+)\s*([;{])")
-_CRATE = re.compile(rb"extern\s+crate\s+(?:r#)?(\w+)")
-_PATH = re.compile(
-    rb"#\[path\s*=\s*\"([^\"\\\n]{1,200})\"\s*\]\s*(?:#\[[^\]\n]{0,200}\]\s*)*"
-    rb"(?:pub(?:\([^)\n]{0,80}\))?\s+)?"
+_CHARACTER = r"'(?:\\[^\n][^'\n]{0,10}+|[^\\'\n\x80-\xff]|[\x80-\xff]{2,4}+)'"
+# Lookbehinds follow the word, so that the search starts with a literal. A path ends before the
+# next `use`, so that no text is read twice.
+_USE = r"use(?<!\wuse)(?P<use>(?=[\s{])(?>(?:(?!use\b)\w++|[:{},*\s#]++|//[^\n]*+|/\*[^*]*+\*/)*));"
+_MODULE = r"mod(?<!\wmod)\s++(?:r#)?(?P<module>\w++)\s*+;"
+_CRATE = r"extern(?<!\wextern)\s++crate\s++(?:r#)?(?P<crate>\w++)"
+_PATH = (
+    r"#\[path\s*+=\s*+\"(?P<file>[^\"\\\n]{1,200})\"\s*+\]\s*+(?:#\[[^\]\n]{0,200}\]\s*+){0,8}"
+    r"(?:pub(?:\([^)\n]{0,80}\))?\s++)?mod\s++(?:r#)?(?P<placed>\w++)\s*+;"
 )
-_PATH_BYTES = 400
-_ONE_LINE_BYTES = 400
-_MAX_DEPTH = 16
-
-
-class _Inline(NamedTuple):
-    name: str
-    end: int
+_TOKEN = re.compile(
+    f"{_build_comment()}|{_STRING}|{_CHARACTER}|{_USE}|{_MODULE}|{_CRATE}|{_PATH}".encode(
+        "latin-1"
+    ),
+    re.DOTALL,
+)
+_SIMPLE_COMMENT = re.compile(rb"//[^\n]*+|/\*[^*]*+\*/")
+_RENAMED = re.compile(rb"\sas\s+\w+")
+_ITEM = re.compile(r"[{},]|[^{},]+")
+_INDENTED = re.compile(rb"\n[ \t]+(?:pub(?:\([^)\n]{0,80}\))?\s+)?\Z")
+_MAX_HEAD_BYTES = 200
+# Longer paths resolve to the same files, and nested groups must not multiply a long one.
+_MAX_PREFIX = 300
 
 
 def find_rust(content: bytes) -> ParsedModule:
-    positions = sorted([match.start() for word in _KEYWORDS for match in word.finditer(content)])
-    if not positions:
-        return ParsedModule()
-    search = _Search(content)
-    for position in positions:
-        if search.code.is_code(position):
-            search.read(position)
-            if len(search.imports) > MAX_IMPORTS:
-                break
-    return ParsedModule(tuple(search.imports)[:MAX_IMPORTS])
+    names: dict[str, None] = {}
+    for token in _TOKEN.finditer(content):
+        if token["use"] is not None:
+            start = token.start()
+            is_indented = _INDENTED.search(content, max(0, start - _MAX_HEAD_BYTES), start)
+            paths = _expand(token["use"])
+            names |= dict.fromkeys(map(_leave_inline, paths) if is_indented else paths)
+        elif name := token["module"]:
+            names[f"mod:{name.decode()}"] = None
+        elif name := token["crate"]:
+            names[f"::{name.decode()}"] = None
+        elif name := token["placed"]:
+            names[f"mod:{name.decode()}={token['file'].decode(errors='replace')}"] = None
+        if len(names) > MAX_IMPORTS:
+            break
+    return ParsedModule(tuple(names)[:MAX_IMPORTS])
 
 
-class _Search:
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.code = RustCode(content)
-        self.imports: dict[str, None] = {}
-        self._open: list[_Inline] = []
-        self._closing: dict[bytes, int] = {}
+def _leave_inline(path: str) -> str:
+    """An indented `use` is in an inline module, whose parent is the file: usually its tests."""
+    if path.startswith("super::super::"):
+        return path.removeprefix("super::")
+    return path.replace("super::", "self::", 1) if path.startswith("super::") else path
 
-    def read(self, position: int) -> None:
-        while self._open and self._open[-1].end <= position:
-            self._open.pop()
-        if self.content.startswith(b"use", position):
-            self._read_use(position)
-        elif module := _MODULE.match(self.content, position):
-            self._read_module(position, module)
-        elif crate := _CRATE.match(self.content, position):
-            self.imports["::" + crate[1].decode()] = None
 
-    def _read_use(self, position: int) -> None:
-        content = self.content
-        clause = _USE.match(content, position + 3)
-        assert clause is not None
-        if not content.startswith(b";", clause.end()):
-            # An incomplete statement may contain the keyword of the next one.
-            self.code.skip_to(max(position, content.rfind(b"use", position + 3, clause.end())))
-            return
-        self.code.skip_to(clause.end())
-        inline = [module.name for module in self._open]
-        for path in expand(clause[1]):
-            self.imports[relative_to_file(path, inline)] = None
-
-    def _read_module(self, position: int, module: re.Match[bytes]) -> None:
-        name = module[1].decode()
-        if module[2] == b"{":
-            if len(self._open) < _MAX_DEPTH:
-                self._open.append(_Inline(name, self._find_end(position, module.end())))
-            return
-        path = "::".join([*(outer.name for outer in self._open), name])
-        file = self._path_before(position)
-        self.imports[f"mod:{path}={file}" if file else f"mod:{path}"] = None
-
-    def _path_before(self, position: int) -> str:
-        """The file named in a `path` attribute before a declaration."""
-        begin = self.content.rfind(b"#[path", max(0, position - _PATH_BYTES), position)
-        attribute = _PATH.fullmatch(self.content, begin, position) if begin >= 0 else None
-        return attribute[1].decode(errors="replace") if attribute is not None else ""
-
-    def _find_end(self, position: int, begin: int) -> int:
-        """The position of the closing brace with the same indentation as the opening line."""
-        content = self.content
-        rest = content[begin : begin + _ONE_LINE_BYTES].partition(b"\n")[0]
-        if rest.count(b"}") > rest.count(b"{"):
-            return begin + len(rest)
-        line = content.rfind(b"\n", max(0, position - _ONE_LINE_BYTES), position) + 1
-        head = content[line:position]
-        indent = head[: len(head) - len(head.lstrip(b" \t"))]
-        known = self._closing.get(indent, -1)
-        if known < begin and len(self._closing) < _MAX_DEPTH:
-            known = content.find(b"\n" + indent + b"}", begin)
-            self._closing[indent] = known = known if known >= 0 else len(content)
-        return max(known, begin)
+def _expand(tree: bytes) -> Iterator[str]:
+    """`a::{b, c::{self, d as e}}` is `a::b`, `a::c`, `a::c::d`."""
+    plain = _RENAMED.sub(b"", _SIMPLE_COMMENT.sub(b"", tree))
+    text = b"".join(plain.split()).replace(b"r#", b"").decode(errors="replace")
+    prefixes, last = [""], ""
+    for item in _ITEM.findall(f"{text},"):
+        if item == "{":
+            prefixes.append((prefixes[-1] + last)[:_MAX_PREFIX])
+            last = ""
+        elif item not in "},":
+            last = item
+        else:
+            if last:
+                yield (prefixes[-1] + last).removesuffix("::self")
+            last = ""
+            if item == "}" and len(prefixes) > 1:
+                prefixes.pop()
