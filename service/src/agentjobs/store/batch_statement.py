@@ -15,7 +15,7 @@ class BatchStatement:
     def __init__(self, types: Mapping[str, str], *, one: str, many: str) -> None:
         self._names = tuple(types)
         self._one = one
-        self.many = many.format(rows=_rows(types))
+        self.many = many.format(rows=rows_source(types))
 
     async def fetch(self, tx: Transaction, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
         """Runs a statement with RETURNING. The order of the result is not that of the rows."""
@@ -31,7 +31,7 @@ class BatchStatement:
             await tx.execute(self.many, **self._columns(rows))
 
     def _columns(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-        return _columns(self._names, rows)
+        return row_parameters(self._names, rows)
 
 
 class Table:
@@ -44,7 +44,7 @@ class Table:
 
     def insert_many(self, prefix: str = "") -> str:
         """Takes arrays as parameters, whose names begin with the prefix."""
-        return f"{self._into} SELECT {', '.join(self.types)} FROM {_rows(self.types, prefix)}"
+        return f"{self._into} SELECT {', '.join(self.types)} FROM {rows_source(self.types, prefix)}"
 
 
 async def insert_rows(
@@ -59,7 +59,7 @@ async def insert_rows(
     elif filled:
         parameters: dict[str, str] = {}
         for number, (table, added) in enumerate(filled.items()):
-            parameters |= _columns(table.types, added, _prefix(number))
+            parameters |= row_parameters(table.types, added, _prefix(number))
         run = tx.execute_last if is_last else tx.execute
         await run(_insert_into(*filled), **parameters)
 
@@ -75,13 +75,14 @@ def _prefix(number: int) -> str:
     return f"t{number}_"
 
 
-def _rows(types: Mapping[str, str], prefix: str = "") -> str:
+def rows_source(types: Mapping[str, str], prefix: str = "") -> str:
+    """For PostgreSQL: a table `v` of rows, which are passed as `row_parameters`."""
     # The subqueries hide the lengths of the arrays from the planner: see `statements.render`.
     arrays = (f"(SELECT {array(prefix + name, type_)})" for name, type_ in types.items())
     return f"unnest({', '.join(arrays)}) AS v({', '.join(types)})"
 
 
-def _columns(
+def row_parameters(
     names: Iterable[str], rows: Sequence[Mapping[str, Any]], prefix: str = ""
 ) -> dict[str, str]:
     return {prefix + name: array_literal([row[name] for row in rows]) for name in names}

@@ -97,8 +97,8 @@ class Transaction(Protocol):
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
         """Run the statement for each row of parameters, without a round trip per row."""
 
-    async def execute_last(self, sql: str, /, **parameters: Any) -> None:
-        """Run the last statement; the work must not raise after it.
+    async def execute_last(self, sql: str, /, **parameters: Any) -> list[Row]:
+        """Run the last statement and return its rows; the work must not raise after it.
 
         If all others were reads, PostgreSQL commits it by itself, which saves two round trips.
         """

@@ -25,7 +25,7 @@ class OpenTransaction:
         self.topics: set[str] = set()
 
     def announce(self, *topics: str) -> None:
-        self.check()
+        self.check_result()
         self.topics.update(topics)
 
     def check(self) -> None:

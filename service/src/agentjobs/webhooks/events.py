@@ -117,6 +117,27 @@ _INSERT_AND_READ = BatchStatement(
     many=f"WITH stored AS ({_EVENTS.insert_many()}) "
     + _ENDPOINTS.format(organizations="SELECT v.organization_id FROM {rows}"),
 )
+# As `Payload` is encoded.
+_BODY = (
+    """'{"event":"' || event || '","job_id":"' || job_id || '","repo":' || to_json(repo)"""
+    """ || ',"pr_url":' || COALESCE(to_json(pr_url), 'null')"""
+    """ || ',"timestamp":"' || timestamp || '"}'"""
+)
+_NEW_ID = "encode(sha256(convert_to(e.id || w.id, 'UTF8')), 'hex')"
+# On PostgreSQL: what stores the rows of a table `emitted` with all columns of an event, `repo`,
+# `pr_url` and `timestamp`, and their deliveries.
+STORE_EMITTED = (
+    f"stored AS (INSERT INTO events ({', '.join(_EVENTS.types)})"
+    " SELECT job_id, sequence, id, event,"
+    f" convert_to({_BODY}, 'UTF8'), created_at, organization_id FROM emitted),"
+    f" delivered AS (INSERT INTO deliveries ({', '.join(_DELIVERIES.types)})"
+    # Identifiers sort by the time of their event.
+    f" SELECT 'dlv_' || substr(e.id, 5, 16) || substr({_NEW_ID}, 1, 10), e.organization_id, w.id,"
+    " e.job_id, e.sequence, e.id, e.event, 'pending', e.created_at, e.created_at"
+    f" FROM emitted e JOIN webhook_endpoints w ON w.organization_id = e.organization_id"
+    f" WHERE {_ACTIVE} AND (w.events = '[]'"
+    " OR e.event IN (SELECT json_array_elements_text(CAST(w.events AS json)))) RETURNING 1)"
+)
 # For a statement that reads an organization `o`; None if it has no active endpoints.
 ENDPOINTS_OF_ORGANIZATION = (
     "(SELECT /*sqlite json_group_array(json_array(id, events)) */"
@@ -154,6 +175,12 @@ def rows_to_insert(
     """The events and their deliveries, for a caller that inserts other rows with them."""
     rows = [_event_row(event) for event in events]
     return {_EVENTS: rows, _DELIVERIES: _announce(tx, rows, endpoints)}
+
+
+def announce_stored(
+    tx: Transaction, organizations: Iterable[str], *, with_deliveries: bool
+) -> None:
+    tx.announce(*map(activity_topic, organizations), *([TOPIC] if with_deliveries else ()))
 
 
 async def read_endpoints(tx: Transaction, organizations: Iterable[str]) -> Endpoints:

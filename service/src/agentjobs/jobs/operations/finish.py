@@ -73,7 +73,7 @@ async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
             stored[end.job.claim] = await release_claim(tx, *end.job.claim)
         else:
             changes.append(_with_phases(change, end.phases))
-    applied = await apply_all(tx, changes)
+    applied = await apply_all(tx, changes, is_last=True)
     stored |= {
         (change.job_id, change.fence or 0): is_applied
         for change, is_applied in zip(changes, applied, strict=True)

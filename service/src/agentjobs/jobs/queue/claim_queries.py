@@ -6,6 +6,7 @@ from agentjobs.jobs.queue.environment_holds import waits_for_environment
 from agentjobs.jobs.queue.platform_outages import has_outage, is_held
 from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
 from agentjobs.store.array_literal import array
+from agentjobs.store.batch_statement import rows_source
 from agentjobs.store.database_clock import DATABASE_NOW
 
 _JOB_COLUMNS = (
@@ -51,6 +52,8 @@ _LACKS_TAG = (
 )
 # Repositories whose jobs this claim leaves alone. Many jobs at once could exceed the limit of one.
 _HAS_LIMIT = "r.max_concurrent_jobs IS NOT NULL"
+# The subquery hides the value from the planner, as in `statements.render`.
+_ONE_BY_ONE = "(SELECT CAST(:one_by_one AS BOOLEAN))"
 _IS_AT_LIMIT = (
     f"r.max_concurrent_jobs <= (SELECT COUNT(*) FROM job_queue b {_LEASED_INDEX}"
     " WHERE b.lease_owner IS NOT NULL"
@@ -60,6 +63,9 @@ CLAIM = (
     "UPDATE job_queue SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
     " fence = fence + 1, credential_hash = :credential_hash WHERE job_id = :job_id"
 )
+
+# What an organization may start, and the PostgreSQL types.
+SHARE = {"id": "text", "max_jobs": "bigint", "wanted": "bigint"}
 
 
 class Statements(msgspec.Struct, frozen=True):
@@ -96,8 +102,7 @@ def _statements(*, with_outages: bool) -> Statements:
         read=f"SELECT {columns} FROM job_queue q, {tables} WHERE {joined}"
         " AND q.job_id IN (SELECT value FROM each(:ids))",
         # Any credential may go to any job.
-        choose_and_claim=f"WITH share AS (SELECT * FROM unnest({array('organizations', 'text')},"
-        f" {array('limits', 'bigint')}, {array('counts', 'bigint')}) AS v(id, max_jobs, wanted)),"
+        choose_and_claim=f"WITH share AS (SELECT * FROM {rows_source(SHARE)}),"
         " chosen AS (SELECT next.job_id FROM share, LATERAL ("
         + next_job.format(
             organization_id="share.id",
@@ -105,8 +110,8 @@ def _statements(*, with_outages: bool) -> Statements:
         )
         + ") next),"
         " numbered AS (SELECT job_id, row_number() OVER () AS number FROM chosen),"
-        f" credential AS (SELECT * FROM unnest({array('hashes', 'bytea')}) WITH ORDINALITY"
-        "  AS v(hash, number))"
+        f" credential AS (SELECT * FROM unnest((SELECT {array('hashes', 'bytea')}))"
+        "  WITH ORDINALITY AS v(hash, number))"
         " UPDATE job_queue q SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
         " fence = fence + 1, credential_hash = c.hash"
         f" FROM numbered n JOIN credential c ON c.number = n.number, {tables}"
@@ -159,7 +164,7 @@ def _next_job(*, with_outages: bool) -> str:
         f" AND {_MAY_CLAIM}"
         f" AND agent IN (SELECT value FROM each(:agents)){_is_free('w') if with_outages else ''}"
         " AND NOT EXISTS (SELECT 1 FROM repos r WHERE r.id = w.repo_id"
-        f" AND (CASE WHEN :one_by_one THEN {_IS_AT_LIMIT} ELSE {_HAS_LIMIT} END"
+        f" AND (CASE WHEN {_ONE_BY_ONE} THEN {_IS_AT_LIMIT} ELSE {_HAS_LIMIT} END"
         f" OR (r.required_tags <> '[]' AND {_LACKS_TAG})))"
         " ORDER BY queue_order, job_id"
         " LIMIT {count} /*postgresql FOR UPDATE SKIP LOCKED */"

@@ -20,6 +20,7 @@ from agentjobs.jobs.queue.waiting_organizations import (
 )
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.array_literal import array_literal
+from agentjobs.store.batch_statement import row_parameters
 from agentjobs.store.database import Row, Transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
@@ -211,12 +212,13 @@ class _Claim(msgspec.Struct, frozen=True):
     one_by_one: bool
 
     async def at_once(self, tx: Transaction) -> list[Row]:
-        shares = self.shares.values()
+        shares = [
+            {"id": organization_id, "max_jobs": share.limit, "wanted": share.count}
+            for organization_id, share in self.shares.items()
+        ]
         return await tx.fetch_all(
             self.statements.choose_and_claim,
-            organizations=array_literal(list(self.shares)),
-            limits=array_literal([share.limit for share in shares]),
-            counts=array_literal([share.count for share in shares]),
+            **row_parameters(queries.SHARE, shares),
             agents=self.agents,
             tags=self.tags,
             one_by_one=self.one_by_one,

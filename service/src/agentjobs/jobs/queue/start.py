@@ -44,7 +44,7 @@ async def start_job(
 async def _start_all(tx: Transaction, starts: Sequence[_Start]) -> list[bool]:
     # The end is stored by the same clock, so that no job ends before it started.
     now = await tx.clock_ms()
-    return await apply_all(tx, [_to_running(start, now) for start in starts])
+    return await apply_all(tx, [_to_running(start, now) for start in starts], is_last=True)
 
 
 def _to_running(start: _Start, now: int) -> Change:

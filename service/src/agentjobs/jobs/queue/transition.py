@@ -1,7 +1,7 @@
 """The only code that changes a job's status: row, events and notifications in one transaction."""
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -16,9 +16,11 @@ from agentjobs.jobs.states import (
     JobStatus,
     list_sources,
 )
-from agentjobs.store.batch_statement import BatchStatement
+from agentjobs.store.batch_statement import BatchStatement, row_parameters, rows_source
 from agentjobs.store.database import Row, Transaction
 from agentjobs.webhooks import events
+from agentjobs_runtime.clock import iso_utc
+from agentjobs_runtime.identifiers import new_id
 
 # Webhooks report every end without a pull request as `job.failed`.
 _EVENT_OF: dict[JobStatus, str] = {
@@ -57,6 +59,12 @@ _TYPES = dict.fromkeys(
     ),
     "text",
 )
+
+# The events of a change; `behind` counts from the last one.
+_EMITTED = {
+    **dict.fromkeys(("id", "job_id", "event", "timestamp"), "text"),
+    **dict.fromkeys(("behind", "created_at"), "bigint"),
+}
 
 _CONDITION_OF: dict[JobStatus, str] = {
     # The agent never runs again for work that is done.
@@ -120,17 +128,17 @@ async def apply(tx: Transaction, change: Change) -> bool:
     return is_applied
 
 
-async def apply_all(tx: Transaction, changes: Sequence[Change]) -> list[bool]:
-    """The same for changes of different jobs, with a few statements for all of them."""
-    rows: dict[str, Row] = {}
-    for (to, columns), group in _by_statement(changes).items():
-        for row in await _store(tx, to, columns, [_parameters(change) for change in group]):
-            rows[row["id"]] = row
+async def apply_all(
+    tx: Transaction, changes: Sequence[Change], *, is_last: bool = False
+) -> list[bool]:
+    """The same for changes of different jobs, with a few statements for all of them; `is_last`: no
+    statement follows."""
+    groups = _by_statement(changes)
+    store = _store_in_steps if tx.engine == "sqlite" else _store_at_once
+    rows: set[str] = set()
+    for number, ((to, columns), group) in enumerate(groups.items(), 1):
+        rows |= await store(tx, to, columns, group, is_last=is_last and number == len(groups))
     applied = [change for change in changes if change.job_id in rows]
-    await events.record_events(
-        tx, [event for change in applied for event in _events(change, rows[change.job_id])]
-    )
-    await _delete_kept_work(tx, applied, rows)
     tx.announce(*(f"job:{change.job_id}" for change in applied))
     if any(change.to == QUEUED for change in applied):
         # After an end, the worker itself looks for the next job.
@@ -138,16 +146,52 @@ async def apply_all(tx: Transaction, changes: Sequence[Change]) -> list[bool]:
     return [change.job_id in rows for change in changes]
 
 
-async def _delete_kept_work(
-    tx: Transaction, changes: Iterable[Change], rows: Mapping[str, Row]
-) -> None:
-    """The work that was kept for a job ends with it."""
-    ended = [change.job_id for change in changes if change.to in FINAL]
-    kept = [job_id for job_id in ended if rows[job_id]["kept_at"] is not None]
-    if kept:
+async def _store_in_steps(
+    tx: Transaction,
+    to: JobStatus,
+    columns: tuple[str, ...],
+    changes: Sequence[Change],
+    *,
+    is_last: bool,  # noqa: ARG001 - on SQLite a statement costs no round trip
+) -> set[str]:
+    """The jobs that were changed."""
+    claims = await _claim_change(to).fetch(tx, [_parameters(change) for change in changes])
+    changed = {row["job_id"] for row in claims}
+    changes = [change for change in changes if change.job_id in changed]
+    updated = await _update(to, columns).fetch(tx, [_parameters(change) for change in changes])
+    rows = {row["id"]: row for row in updated}
+    await events.record_events(
+        tx, [event for change in changes for event in _events(change, rows[change.job_id])]
+    )
+    if to in FINAL and (kept := [id_ for id_, row in rows.items() if row["kept_at"] is not None]):
+        # The work that was kept for a job ends with it.
         await tx.execute(
             "DELETE FROM kept_work WHERE job_id IN (SELECT value FROM each(:ids))", ids=kept
         )
+    return changed
+
+
+async def _store_at_once(
+    tx: Transaction,
+    to: JobStatus,
+    columns: tuple[str, ...],
+    changes: Sequence[Change],
+    *,
+    is_last: bool,
+) -> set[str]:
+    """The same in one statement, for PostgreSQL."""
+    statement, names = _update_at_once(to, columns)
+    run = tx.execute_last if is_last else tx.fetch_all
+    emitted = [row for change in changes for row in _emitted(change)]
+    rows = await run(
+        statement,
+        **row_parameters(names, [_parameters(change) for change in changes]),
+        **row_parameters(_EMITTED, emitted, "e_"),
+    )
+    organizations = {row["organization_id"] for row in rows}
+    with_deliveries = any(row["has_deliveries"] for row in rows)
+    events.announce_stored(tx, organizations, with_deliveries=with_deliveries)
+    return {row["id"] for row in rows}
 
 
 def _by_statement(
@@ -168,16 +212,6 @@ def _parameters(change: Change) -> dict[str, Any]:
         "held_fence": change.fence,
         "emitted": emitted,
     }
-
-
-async def _store(
-    tx: Transaction, to: JobStatus, columns: tuple[str, ...], changes: Sequence[Mapping[str, Any]]
-) -> list[Row]:
-    if tx.engine == "sqlite":
-        rows = await _claim_change(to).fetch(tx, changes)
-        changed = {row["job_id"] for row in rows}
-        changes = [change for change in changes if change["id"] in changed]
-    return await _update(to, columns).fetch(tx, changes)
 
 
 @functools.cache
@@ -210,37 +244,70 @@ def _claim_change(to: JobStatus) -> BatchStatement:
 
 @functools.cache
 def _update(to: JobStatus, columns: tuple[str, ...]) -> BatchStatement:
-    """The statement for a change, which on PostgreSQL changes the claim too."""
-    names = (*columns, "emitted", "id", "held_fence")
+    names = (*columns, "emitted", "id")
     statement = (
         f"UPDATE jobs SET {{assignments}}status = '{to}',"
         " last_sequence = last_sequence + {emitted}{source} WHERE jobs.id = {id} RETURNING jobs.id,"
         " jobs.organization_id, jobs.last_sequence, jobs.repo, jobs.pr_url, jobs.kept_at"
     )
-    one = statement.format(
-        assignments=_assignments(columns, ":"), source="", id=":id", emitted=":emitted"
-    )
-    many = statement.format(
-        assignments=_assignments(columns, "v."),
-        source=" FROM {rows}, claim",
-        id="v.id AND v.id = claim.job_id",
-        emitted="v.emitted",
-    )
     return BatchStatement(
         {name: _TYPES.get(name, "bigint") for name in names},
-        one=one,
-        many=f"WITH claim AS ({_claim_change(to).many}) {many}",
+        one=statement.format(
+            assignments=_assignments(columns, ":"), source="", id=":id", emitted=":emitted"
+        ),
+        many=statement.format(
+            assignments=_assignments(columns, "v."),
+            source=" FROM {rows}, claim",
+            id="v.id AND v.id = claim.job_id",
+            emitted="v.emitted",
+        ),
     )
+
+
+@functools.cache
+def _update_at_once(to: JobStatus, columns: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The statement and its parameters: claim, job, events, deliveries and kept work."""
+    # The work that was kept for a job ends with it.
+    delete_kept = "DELETE FROM kept_work k USING changed c WHERE k.job_id = c.id"
+    kept = f", kept AS ({delete_kept} AND c.kept_at IS NOT NULL)" if to in FINAL else ""
+    statement = (
+        f"WITH claim AS ({_claim_change(to).many}), changed AS ({_update(to, columns).many}),"
+        " emitted AS (SELECT v.job_id, c.last_sequence - v.behind AS sequence, v.id, v.event,"
+        "  v.created_at, v.timestamp, c.organization_id, c.repo, c.pr_url"
+        f" FROM changed c JOIN {rows_source(_EMITTED, 'e_')} ON v.job_id = c.id),"
+        f" {events.STORE_EMITTED}{kept}"
+        " SELECT id, organization_id, EXISTS (SELECT 1 FROM delivered) AS has_deliveries"
+        " FROM changed"
+    )
+    return statement, (*columns, "emitted", "id", "held_fence")
 
 
 def _assignments(columns: Iterable[str], prefix: str) -> str:
     return "".join(f"{name} = {prefix}{name}, " for name in columns)
 
 
-def _events(change: Change, row: Row) -> Iterator[events.JobEvent]:
+def _names(change: Change) -> list[str]:
     emitted = [_EVENT_OF[change.to]]
     if change.review_requested:
         emitted.append(events.PR_REVIEW_REQUESTED)
+    return emitted
+
+
+def _emitted(change: Change) -> Iterator[dict[str, Any]]:
+    names = _names(change)
+    for behind, event in zip(reversed(range(len(names))), names, strict=True):
+        yield {
+            "id": new_id("evt"),
+            "job_id": change.job_id,
+            "event": event,
+            "behind": behind,
+            "created_at": change.at_ms,
+            "timestamp": iso_utc(change.at_ms),
+        }
+
+
+def _events(change: Change, row: Row) -> Iterator[events.JobEvent]:
+    emitted = _names(change)
     for sequence, event in enumerate(emitted, row["last_sequence"] - len(emitted) + 1):
         yield events.JobEvent(
             event=event,

@@ -865,8 +865,9 @@ CREATE TABLE job_queue (
 CREATE UNIQUE INDEX job_queue_credential ON job_queue (credential_hash)
     WHERE credential_hash IS NOT NULL;
 CREATE INDEX job_queue_leased ON job_queue (organization_id) WHERE lease_owner IS NOT NULL;
+-- Without lists of rows in its entries, PostgreSQL soon skips those of jobs that were claimed.
 CREATE INDEX job_queue_waiting_for_agent ON job_queue (agent, organization_id)
-    WHERE lease_owner IS NULL;
+    /*postgresql WITH (deduplicate_items = off) */ WHERE lease_owner IS NULL;
 CREATE INDEX job_queue_waiting_in_order ON job_queue (organization_id, queue_order, job_id)
     WHERE lease_owner IS NULL;
 

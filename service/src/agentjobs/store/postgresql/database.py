@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import asyncpg
 
-from agentjobs.store.changes import Changes
+from agentjobs.store.changes import EVERYTHING, Changes
 from agentjobs.store.contact import Contact
 from agentjobs.store.database import Engine, Row, StoreError, StoreFull, Transaction
 from agentjobs.store.postgresql.connection import (
@@ -190,9 +190,13 @@ class PostgresqlDatabase:
                 self._pool.discard(connection)
                 raise
 
+    async def recent_connection(self) -> Connection | None:
+        return await self._pool.acquire_recent()
+
     async def _roll_back(self, tx: PostgresqlTransaction) -> None:
         if tx.ran_last:
             # It may have been committed; an unnecessary wake-up does no harm.
+            tx.topics.add(EVERYTHING)
             self._publish(tx)
         connection = tx.connection
         if connection is None:

@@ -18,6 +18,8 @@ MAX_USE_SECONDS = 30.0
 MAX_IDLE_SECONDS = 10.0
 """A connection that was idle for longer is closed."""
 
+_RECENT_SECONDS = 1.0
+
 
 class Pool:
     """At most `max_size` connections, opened on demand; the last one released is used next.
@@ -55,6 +57,11 @@ class Pool:
             MAX_USE_SECONDS, connection.terminate
         )
         return connection
+
+    async def acquire_recent(self) -> Connection | None:
+        """A connection that was in use a moment ago, so that it is hardly dead, if one is idle."""
+        is_recent = self._idle and time.monotonic() - self._idle[-1][1] < _RECENT_SECONDS
+        return await self.acquire() if is_recent and not self._available.locked() else None
 
     def release(self, connection: Connection) -> None:
         """Return a connection that is outside any transaction."""

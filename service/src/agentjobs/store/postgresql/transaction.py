@@ -27,6 +27,8 @@ class _Connections(Protocol):
         self, method: str, sql: str, values: Sequence[Any] = ()
     ) -> tuple[Connection, Any]: ...
 
+    async def recent_connection(self) -> Connection | None: ...
+
 
 class PostgresqlTransaction(OpenTransaction):
     """`tx` on PostgreSQL; `busy` while one of its statements is running.
@@ -72,11 +74,10 @@ class PostgresqlTransaction(OpenTransaction):
     async def execute_many(self, sql: str, rows: Sequence[Mapping[str, Any]], /) -> None:
         await self._run("executemany", sql, rows)
 
-    async def execute_last(self, sql: str, /, **parameters: Any) -> None:
-        # A connection that has not been used yet may be dead, and cannot tell what it committed.
-        may_commit_itself = self.connection is not None and not self.is_begun
-        await self._run("execute", sql, parameters, is_last=may_commit_itself)
+    async def execute_last(self, sql: str, /, **parameters: Any) -> list[Row]:
+        rows: list[Row] = await self._run("fetch", sql, parameters, is_last=True)
         self.complete()
+        return rows
 
     async def clock_ms(self) -> int:
         return await self._database.clock.now_ms(self.fetch_one)
@@ -103,7 +104,10 @@ class PostgresqlTransaction(OpenTransaction):
                 values = statement.by_position(parameters)
             else:
                 values = [[statement.by_position(row) for row in parameters]]
-            if is_last:
+            if is_last and self.connection is None:
+                self.connection = await self._database.recent_connection()
+            # Another connection may be dead, and cannot tell what it committed.
+            if is_last and self.connection is not None and not self.is_begun:
                 self.ran_last = True
             elif not self.is_begun and not (statement.only_reads and method in _READS):
                 await self._begin()

@@ -43,9 +43,10 @@ class SqliteTransaction(OpenTransaction):
             self.fail()
             raise translate(error, self._path) from error
 
-    async def execute_last(self, sql: str, /, **parameters: Any) -> None:
-        await self.execute(sql, **parameters)
+    async def execute_last(self, sql: str, /, **parameters: Any) -> list[Row]:
+        rows = await self.fetch_all(sql, **parameters)
         self.complete()
+        return rows
 
     async def clock_ms(self) -> int:
         self.check()
