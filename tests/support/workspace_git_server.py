@@ -6,6 +6,7 @@ Tests can make it refuse or redirect, which the service's own server cannot.
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +26,8 @@ class OriginServer(ThreadingHTTPServer):
         self.forbids_pushes = False
         self.status_of_posts: int | None = None
         self.redirects_to: str | None = None
+        # While it is set, responses stop after their headers.
+        self.stalls = threading.Event()
         # The URL of a pack that its response to a fetch names.
         self.pack_url: str | None = None
         self.requests: list[str] = []
@@ -107,6 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        while self.server.stalls.is_set():
+            time.sleep(0.05)
         self.wfile.write(content)
 
     def _body(self) -> bytes:

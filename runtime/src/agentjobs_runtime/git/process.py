@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,6 @@ STREAM_BUFFER_BYTES = 256 * 1024
 
 _POLL_SECONDS = 0.05
 
-OnStderr = Callable[[bytes], None]
 
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "Out of diskspace")
 _FATAL = 128
@@ -101,13 +100,9 @@ async def git(
     protocols: str = "",
     timeout_seconds: float = 120,
     allowed_exit_codes: Collection[int] = (0,),
-    on_stderr: OnStderr | None = None,
     max_written_bytes: int | None = None,
 ) -> GitResult:
-    """Run one command; raise GitError for any exit code that is not allowed.
-
-    `on_stderr` receives git's stderr as it is written.
-    """
+    """Run one command; raise GitError for any exit code that is not allowed."""
     process = await open_git(
         *arguments,
         git_dir=git_dir,
@@ -121,7 +116,7 @@ async def git(
     )
     try:
         async with asyncio.timeout(timeout_seconds):
-            stdout, stderr = await _communicate(process, input, on_stderr, max_written_bytes)
+            stdout, stderr = await _communicate(process, input, max_written_bytes)
     except TimeoutError:
         raise GitTimeout(
             arguments, -signal.SIGKILL, f"timed out after {timeout_seconds} s"
@@ -187,16 +182,13 @@ async def stop_git(process: GitChild) -> None:
 
 
 async def _communicate(
-    process: GitChild,
-    data: bytes | None,
-    on_stderr: OnStderr | None,
-    max_written_bytes: int | None,
+    process: GitChild, data: bytes | None, max_written_bytes: int | None
 ) -> tuple[bytes, str]:
     assert process.stdout is not None
     assert process.stderr is not None
     stdout, stderr, *_ = await asyncio.gather(
         process.stdout.read(),
-        _read_tail(process.stderr, on_stderr),
+        _read_tail(process.stderr),
         _feed(process, data),
         _end_children(process),
         _limit_writes(process, max_written_bytes),
@@ -224,13 +216,11 @@ async def _end_children(process: GitChild) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _read_tail(stream: asyncio.StreamReader, on_stderr: OnStderr | None) -> bytes:
+async def _read_tail(stream: asyncio.StreamReader) -> bytes:
     """The end of the stream: a remote may send an endless one."""
     tail = b""
     while chunk := await stream.read(MAX_STDERR_BYTES):
         tail = (tail + chunk)[-MAX_STDERR_BYTES:]
-        if on_stderr is not None:
-            on_stderr(chunk)
     return tail
 
 

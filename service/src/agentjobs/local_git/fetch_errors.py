@@ -14,7 +14,7 @@ _MEANINGS = (
     ),
     (
         re.compile(r"Operation too slow"),
-        "sent no data for too long; try again later",
+        "sent too little for too long; try again later",
     ),
     (
         re.compile(r"SSL certificate problem|certificate verification failed|SSL: no alternative"),

@@ -16,7 +16,7 @@ import msgspec
 
 from agentjobs.local_git.fetch_errors import fetch_problem
 from agentjobs_runtime.files.removal import remove
-from agentjobs_runtime.git.process import GitError, OnStderr, git
+from agentjobs_runtime.git.process import GitError, git
 from agentjobs_runtime.git.refs import HEADS, default_branch, list_branches
 from agentjobs_runtime.git.remote import NETWORK_PROTOCOLS, Remote, parse_remote
 from agentjobs_runtime.problems import Problem
@@ -92,11 +92,10 @@ async def import_from(
     target: Path,
     *,
     protocols: str = NETWORK_PROTOCOLS,
-    on_stderr: OnStderr | None = None,
+    configuration: Mapping[str, str] | None = None,
 ) -> ImportedRepository:
-    """Import from a remote; `on_stderr` receives git's progress messages."""
     async with _incoming(target) as incoming:
-        await _clone(incoming, remote, protocols, on_stderr)
+        await _clone(incoming, remote, protocols, configuration or {})
         await _check_refs(incoming, remote.url)
         branches = await list_branches(incoming)
         if not branches:
@@ -141,13 +140,13 @@ def _remote(source: str) -> tuple[Remote, str]:
 
 
 async def _clone(
-    incoming: Path, remote: Remote, protocols: str, on_stderr: OnStderr | None
+    incoming: Path, remote: Remote, protocols: str, configuration: Mapping[str, str]
 ) -> None:
     try:
         # Unlike a fetch, which takes minutes for 100,000 refs, it writes them to a single file.
         await git(
             "clone",
-            "--quiet" if on_stderr is None else "--progress",
+            "--quiet",
             "--bare",
             "--no-local",
             "--reject-shallow",
@@ -156,11 +155,15 @@ async def _clone(
             "--",
             remote.url,
             str(incoming),
-            configuration={**DURABLE, "init.defaultBranch": "main", **remote.configuration},
+            configuration={
+                **DURABLE,
+                "init.defaultBranch": "main",
+                **configuration,
+                **remote.configuration,
+            },
             environment=remote.environment,
             protocols=protocols,
             timeout_seconds=_IMPORT_SECONDS,
-            on_stderr=on_stderr,
         )
     except GitError as error:
         raise fetch_problem(remote.url, error) from None

@@ -36,7 +36,7 @@ async def begin(db: Database, owner: Organization, number: int, name: str = "") 
 
 
 async def fail(db: Database, view: ImportView, message: str = "no") -> bool:
-    return await db.transact(rows.update, view.id, message, "failed")
+    return await db.transact(rows.fail, view.id, message)
 
 
 async def test_imports_are_listed_with_their_progress(
@@ -45,7 +45,7 @@ async def test_imports_are_listed_with_their_progress(
     first, second = await begin(database, acme, 1), await begin(database, acme, 2)
     assert await list_imports(database, acme.id) == [second, first]
     assert await list_imports(database, "org_other") == []
-    assert await database.transact(rows.update, first.id, "half", "running")
+    assert await database.transact(rows.renew, first.id, "half")
     updated = (await list_imports(database, acme.id))[1]
     assert (updated.state, updated.message, updated.updated_at > first.updated_at) == (
         "running",
@@ -150,10 +150,10 @@ async def test_a_renewed_import_outlasts_its_first_lease_unless_it_was_cancelled
 ) -> None:
     view = await begin(database, acme, 1)
     await database.transact(_end_leases)
-    assert await database.transact(rows.renew, view.id)
+    assert await database.transact(rows.renew, view.id, "half")
     assert await database.transact(rows.fail_abandoned) == []
     await database.transact(rows.cancel, acme.id, view.id)
-    assert not await database.transact(rows.renew, view.id)
+    assert not await database.transact(rows.renew, view.id, "half")
 
 
 async def _end_leases(tx: Transaction) -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from agentjobs.repos.imports.progress import ImportProgress
 from agentjobs.repos.imports.source import authorization, parse_source
 from agentjobs_runtime.problems import Problem
 
@@ -77,27 +76,3 @@ def test_a_credential_that_cannot_be_sent_is_rejected(user: str, token: str) -> 
         authorization(user, token)
     assert caught.value.code == "invalid_credential"
     assert not token or token not in caught.value.message or token == "t"
-
-
-def test_progress_is_parsed_from_chunks_of_any_size() -> None:
-    progress = ImportProgress()
-    assert progress.message(0) == "Waiting for the server"
-    assert progress.message(10) == "The server is preparing the repository, 10 bytes received"
-    output = (
-        b"remote: Counting objects: 100% (9/9), done.\n"
-        b"remote: Receiving objects: 99%\r"
-        b"Receiving objects:   4% (1/25)\rReceiving objects:  45% (12/25), 1.00 MiB\r"
-    )
-    for number in range(len(output)):
-        progress.feed(output[number : number + 1])
-    assert progress.message(3 * 2**19) == "Receiving objects: 45 %, 1.5 MiB received"
-    progress.feed(b"Receiving objects: 100% (25/25)\nResolving deltas:   0% (0/4)\rRes")
-    assert progress.message(2048) == "Resolving deltas: 0 %, 2.0 KiB received"
-
-
-def test_a_line_that_never_ends_is_truncated() -> None:
-    progress = ImportProgress()
-    for _ in range(100):
-        progress.feed(b"x" * 10_000)
-    progress.feed(b"\nReceiving objects:  7% (1/25)\r")
-    assert progress.message(1) == "Receiving objects: 7 %, 1 bytes received"

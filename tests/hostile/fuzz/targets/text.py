@@ -7,7 +7,6 @@ from pathlib import Path
 
 from agentjobs.jobs.logs.decoder import LogDecoder, service_line
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
-from agentjobs.repos.imports.progress import ImportProgress
 from agentjobs.web.dashboard.text.ansi import AnsiLines, PlainLines
 from agentjobs.web.dashboard.text.diff_view import render_diff_view
 from agentjobs.web.dashboard.text.highlighting import highlight, language_of_file
@@ -294,12 +293,5 @@ TARGETS = (
         units=("a\n", '"""\n', "'''"),
         is_text=True,
         max_bytes=512 * 1024,
-    ),
-    Target(
-        "git progress",
-        documents(b"Receiving objects:  42% (1/2)\rResolving deltas: 100% (3/3)\n"),
-        lambda content: [ImportProgress().feed(piece) for piece in (content,)],
-        frames=("{}", "Receiving objects: {}"),
-        units=("Receiving objects:  42%\r",),
     ),
 )

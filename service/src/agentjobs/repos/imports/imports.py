@@ -5,13 +5,10 @@ of its task.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from agentjobs.fleet.repositories_directory import RepositoriesDirectory
 from agentjobs.local_git import repositories
@@ -22,8 +19,6 @@ from agentjobs.organizations.organizations import Organization
 from agentjobs.repos.connect import NewRepo, insert_repository
 from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.repos.imports import rows
-from agentjobs.repos.imports.fetch import fetch_with_progress
-from agentjobs.repos.imports.progress import MinTransferRate
 from agentjobs.repos.imports.rows import ImportView
 from agentjobs.repos.imports.source import ImportSource, authorization, parse_source
 from agentjobs.repos.names import derive_name, validate_name
@@ -36,11 +31,11 @@ from agentjobs.store.database import (
 from agentjobs.store.leases import ClaimLost, run_renewing
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.fair_slots import FairSlots
-from agentjobs_runtime.free_space import FreeSpace
+from agentjobs_runtime.free_space import MIB, FreeSpace
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.git.remote import Remote
 from agentjobs_runtime.identifiers import new_id
-from agentjobs_runtime.outbound.egress.tunnel import open_tunnel
+from agentjobs_runtime.outbound.egress.tunnel import Tunnel, open_tunnel
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs_runtime.problems import Problem
@@ -51,22 +46,34 @@ MAX_AT_ONCE = 4
 # Slow servers would otherwise keep other organizations waiting until the timeout of an hour.
 _MAX_SLOT_SECONDS = 600.0
 _STORE_RETRY_SECONDS = 5.0
-# How soon an import stops that another process cancelled.
+# How soon an import stops that another process cancelled, and how often its progress is stored.
 _RENEW_SECONDS = 3.0
+# A server that trickles bytes would occupy a slot forever.
+_MIN_RATE = {"http.lowSpeedLimit": "1024", "http.lowSpeedTime": "60"}
 _INTERNAL_ERROR = "An internal error occurred; try again, or contact the operator."
 _log = logging.getLogger(__name__)
 
 
-class _ImportRequest(msgspec.Struct, frozen=True):
+@dataclass
+class _Import:
     import_id: str
     organization_id: str
     full_name: str
     source: ImportSource
     entry: audit.Entry
+    # Once it has a slot.
+    tunnel: Tunnel | None = None
 
     @property
     def repo_id(self) -> str:
         return _repo_id(self.import_id)
+
+    @property
+    def progress(self) -> str:
+        if self.tunnel is None:
+            return rows.WAITING
+        received = self.tunnel.received_bytes
+        return f"{received / MIB:.1f} MiB received" if received else "Waiting for the server"
 
 
 class Imports:
@@ -87,7 +94,6 @@ class Imports:
         *,
         max_bytes: int = MAX_BYTES,
         lookup: Lookup = system_lookup,
-        new_min_rate: Callable[[], MinTransferRate] = MinTransferRate,
     ) -> None:
         self._db = db
         self._repositories = repositories
@@ -98,7 +104,6 @@ class Imports:
         self._certificates = certificates
         self._max_bytes = max_bytes
         self._lookup = lookup
-        self._new_min_rate = new_min_rate
         self._is_open = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting = asyncio.Lock()
@@ -132,7 +137,7 @@ class Imports:
             updated_at=now,
         )
         entry = audit.entry("repo.connected", full_name, source=source.url)
-        request = _ImportRequest(view.id, organization.id, full_name, source, entry)
+        request = _Import(view.id, organization.id, full_name, source, entry)
         # Closing waits until the task is known.
         async with self._starting:
             if not self._is_open:
@@ -181,17 +186,17 @@ class Imports:
         try:
             for import_id in tasks:
                 # It may have connected its repository before it was stopped.
-                if await self._db.transact(rows.update, import_id, rows.STOPPED, "failed"):
+                if await self._db.transact(rows.fail, import_id, rows.STOPPED):
                     await asyncio.to_thread(remove_repository, self._root, _repo_id(import_id))
         except StoreError as error:
             _log.warning("stopped imports will be marked as failed by another process: %s", error)
 
-    async def _run(self, request: _ImportRequest, header: str | None) -> None:
+    async def _run(self, request: _Import, header: str | None) -> None:
         import_id = request.import_id
         try:
             await run_renewing(
                 self._wait_and_import(request, header),
-                partial(self._db.transact, rows.renew, import_id),
+                partial(self._renew, request),
                 _RENEW_SECONDS,
                 # No other process takes over an import.
                 lease_ms=DAY_MS,
@@ -206,7 +211,10 @@ class Imports:
             _log.exception("import %s failed", request.import_id)
             await self._fail(request, _INTERNAL_ERROR)
 
-    async def _wait_and_import(self, request: _ImportRequest, header: str | None) -> None:
+    async def _renew(self, request: _Import) -> bool:
+        return await self._db.transact(rows.renew, request.import_id, request.progress)
+
+    async def _wait_and_import(self, request: _Import, header: str | None) -> None:
         async with self._slots.hold(request.organization_id):
             await self._import(request, header)
 
@@ -216,7 +224,7 @@ class Imports:
             await asyncio.to_thread(remove_repository, self._root, _repo_id(import_id))
             await self._db.transact(rows.delete_failed, organization_id, import_id)
 
-    async def _import(self, request: _ImportRequest, header: str | None) -> None:
+    async def _import(self, request: _Import, header: str | None) -> None:
         source = request.source
         directory = repositories.path(self._root, request.repo_id)
         left_bytes = await self._quota.check(request.organization_id)
@@ -227,26 +235,23 @@ class Imports:
             max_bytes=min(self._max_bytes, left_bytes),
             lookup=self._lookup,
         ) as (tunnel, proxy):
+            request.tunnel = tunnel
             remote = Remote(source.url, header, proxy, self._certificates)
-            imported = await fetch_with_progress(
-                remote,
-                directory,
-                tunnel,
-                self._new_min_rate(),
-                partial(self._report_progress, request),
-            )
+            try:
+                imported = await repositories.import_from(
+                    remote, directory, protocols="https", configuration=_MIN_RATE
+                )
+            except (Problem, GitError):
+                if tunnel.refusal is not None:
+                    raise Problem("address_refused", tunnel.refusal) from None
+                raise
         self._quota.add(request.organization_id, tunnel.received_bytes)
         try:
             await self._db.transact(_connect, request, imported)
         except IntegrityError:
             raise rows.name_taken(request.full_name) from None
 
-    async def _report_progress(self, request: _ImportRequest, message: str) -> None:
-        # The next progress message is stored anyway.
-        with contextlib.suppress(StoreError):
-            await self._db.transact(rows.update, request.import_id, message, "running")
-
-    async def _fail(self, request: _ImportRequest, message: str) -> None:
+    async def _fail(self, request: _Import, message: str) -> None:
         while True:
             try:
                 await self._clean_up(request, message)
@@ -258,15 +263,15 @@ class Imports:
             else:
                 return
 
-    async def _clean_up(self, request: _ImportRequest, message: str) -> None:
+    async def _clean_up(self, request: _Import, message: str) -> None:
         # The store may have committed the connection before it became unavailable.
         if await rows.find_state(self._db, request.import_id) == "running":
             # Remove files first: those of a failed row are removed only at the next start.
             await asyncio.to_thread(remove_repository, self._root, request.repo_id)
-            await self._db.transact(rows.update, request.import_id, message, "failed")
+            await self._db.transact(rows.fail, request.import_id, message)
 
 
-async def _connect(tx: Transaction, request: _ImportRequest, imported: ImportedRepository) -> None:
+async def _connect(tx: Transaction, request: _Import, imported: ImportedRepository) -> None:
     if not await rows.complete(tx, request.organization_id, request.import_id):
         raise Problem("import_not_found", rows.STOPPED)
     repo = NewRepo(

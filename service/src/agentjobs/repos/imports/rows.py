@@ -88,14 +88,13 @@ async def insert(tx: Transaction, organization_id: str, view: ImportView) -> Non
     tx.announce("index")
 
 
-async def update(tx: Transaction, import_id: str, message: str, state: ImportState) -> bool:
-    """Update a running import; returns False if it is not running."""
+async def fail(tx: Transaction, import_id: str, message: str) -> bool:
+    """False if the import is not running."""
     changed = await tx.execute(
-        "UPDATE repo_imports SET message = :message, state = :state, updated_at = :now"
+        "UPDATE repo_imports SET message = :message, state = 'failed', updated_at = :now"
         " WHERE id = :id AND state = 'running'",
         id=import_id,
         message=message,
-        state=state,
         now=now_ms(),
     )
     tx.announce("index")
@@ -110,7 +109,7 @@ async def cancel(tx: Transaction, organization_id: str, import_id: str) -> str:
         organization_id=organization_id,
         id=import_id,
     )
-    if row is None or not await update(tx, import_id, CANCELLED, "failed"):
+    if row is None or not await fail(tx, import_id, CANCELLED):
         raise Problem("import_not_found", "This import is no longer running; reload the list.")
     full_name: str = row["full_name"]
     return full_name
@@ -125,13 +124,17 @@ async def complete(tx: Transaction, organization_id: str, import_id: str) -> boo
     return await _delete(tx, organization_id, import_id, "running")
 
 
-async def renew(tx: Transaction, import_id: str) -> bool:
+async def renew(tx: Transaction, import_id: str, progress: str) -> bool:
     """False if the import is not running any more: another process cancelled it."""
     changed = await tx.execute(
-        "UPDATE repo_imports SET lease_until = :until WHERE id = :id AND state = 'running'",
+        "UPDATE repo_imports SET lease_until = :until, message = :progress, updated_at = :now"
+        " WHERE id = :id AND state = 'running'",
         id=import_id,
         until=await tx.clock_ms() + LEASE_MS,
+        progress=progress,
+        now=now_ms(),
     )
+    tx.announce("index")
     return changed > 0
 
 
@@ -150,7 +153,7 @@ async def fail_abandoned(
     if not may_judge():
         return []
     for row in rows:
-        await update(tx, row["id"], STOPPED, "failed")
+        await fail(tx, row["id"], STOPPED)
     return [row["id"] for row in rows]
 
 
