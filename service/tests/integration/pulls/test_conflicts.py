@@ -8,10 +8,10 @@ import pytest
 
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.jobs.operations.conflict_follow_up import build_prompt
+from agentjobs.local_git.merge_check import find_conflicts
 from agentjobs.pulls.comparison import find_tips
 from agentjobs.pulls.conflicts import mark_conflicts, remove_marks
 from agentjobs.pulls.merge import merge_pull
-from agentjobs.pulls.merge_check import check_merge
 from agentjobs.pulls.pulls import close_pull, get_pull
 from agentjobs.store.database import Database
 from agentjobs_runtime.problems import Problem
@@ -43,8 +43,7 @@ async def test_a_marked_merge_ends_the_conflict_and_makes_a_draft(platform: Plat
     pull = await get_pull(platform.db, *HERE, 2)
     assert (pull.draft, pull.head_commit) == (True, merge.commit)
     tips = await find_tips(platform.git_dir, pull)
-    check = await check_merge(platform.settings.repositories_path, pull, tips)
-    assert check.conflicts == ()
+    assert await find_conflicts(platform.git_dir, tips.base, tips.head) == ()
     with pytest.raises(Problem, match="no conflicts any more"):
         await mark_conflicts(platform.db, platform.settings, pull)
     await remove_marks(platform.db, platform.settings, before, merge)

@@ -7,9 +7,10 @@ from starlette.responses import Response
 
 from agentjobs.jobs.operations.follow_up import active_job_on
 from agentjobs.jobs.views.listing import latest_check
+from agentjobs.local_git.merge_check import find_conflicts
+from agentjobs.local_git.repositories import present_path
 from agentjobs.platforms.protocol import MergeMethod
 from agentjobs.pulls.comparison import Tips
-from agentjobs.pulls.merge_check import check_merge
 from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.cookies import CHOICE_SECONDS, MERGE_METHOD, read_cookie, set_cookie
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -45,11 +46,11 @@ async def load_merge_box(request: PageRequest, pull: Pull, ends: CommitRange) ->
     if pull.state != "open":
         return None
     tips = Tips(ends.base, ends.head)
-    merge = await check_merge(request.settings.repositories_path, pull, tips)
+    git_dir = present_path(request.settings.repositories_path, pull.repo_id)
     checked = await latest_check(request.db, pull.repo_id, pull.number)
     return MergeBox(
         head=tips.head,
-        conflicts=merge.conflicts,
+        conflicts=await find_conflicts(git_dir, tips.base, tips.head),
         check=checked and checked[1],
         is_current=checked is not None and checked[0] == tips.head,
         active_job=await active_job_on(
