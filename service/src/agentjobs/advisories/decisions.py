@@ -11,7 +11,7 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.repos.queues import request_scans
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Row, Transaction
 from agentjobs_dependencies.advisories.dependency_matching import Finding
 from agentjobs_runtime.problems import Fault, Problem
 
@@ -95,33 +95,76 @@ def decision_from(row: Row) -> Decision | None:
     return Decision(**{name: row[f"decision_{name}"] for name in Decision.__struct_fields__})
 
 
+@audit.in_transaction
 async def decide(
-    db: Database, package: RepoPackage, advisory_ids: Collection[str], decision: NewDecision
+    tx: Transaction, package: RepoPackage, advisory_ids: Collection[str], decision: NewDecision
 ) -> None:
     """Dismiss or snooze vulnerabilities of the package; replaces earlier decisions about them."""
     if decision.reason not in REASONS:
         raise _invalid("reason", f"must be one of {', '.join(REASONS)}")
     if len(decision.note) > MAX_NOTE_LENGTH:
         raise _invalid("note", f"must have at most {MAX_NOTE_LENGTH:,} characters")
+    now = await tx.clock_ms()
+    if decision.until is not None and decision.until <= now:
+        raise _invalid("until", "must be in the future")
+    advisories = sorted(advisory_ids)
+    actor = audit.current_actor()
+    values = {
+        **package.columns,
+        "organization_id": package.organization_id,
+        "state": "dismissed" if decision.until is None else "snoozed",
+        "reason": decision.reason,
+        "note": decision.note,
+        "until": decision.until,
+        "decided_by": actor.id,
+        "decided_by_name": actor.name,
+        "now": now,
+    }
+    await tx.execute_many(
+        "INSERT INTO finding_decisions (repo_id, ecosystem, name, advisory_id,"
+        " organization_id, state, reason, note, until, decided_by, decided_by_name, decided_at)"
+        " VALUES (:repo_id, :ecosystem, :name, :advisory_id, :organization_id, :state, :reason,"
+        " :note, :until, :decided_by, :decided_by_name, :now)"
+        " ON CONFLICT (repo_id, ecosystem, name, advisory_id) DO UPDATE SET"
+        " state = excluded.state, reason = excluded.reason, note = excluded.note,"
+        " until = excluded.until, decided_by = excluded.decided_by,"
+        " decided_by_name = excluded.decided_by_name, decided_at = excluded.decided_at",
+        [{**values, "advisory_id": advisory_id} for advisory_id in advisories],
+    )
     note = {"note": decision.note} if decision.note else {}
-    entry = audit.entry(
+    await audit.record(
+        tx,
+        package.organization_id,
         "vulnerability.snoozed" if decision.until else "vulnerability.dismissed",
         package.label,
-        advisories=sorted(advisory_ids)[:_MAX_AUDITED],
+        advisories=advisories[:_MAX_AUDITED],
         reason=decision.reason,
         **note,
     )
-    await db.transact(_decide, package, sorted(advisory_ids), decision, entry)
+    tx.announce("findings")
 
 
-async def reopen(db: Database, package: RepoPackage, advisory_ids: Collection[str]) -> None:
+@audit.in_transaction
+async def reopen(tx: Transaction, package: RepoPackage, advisory_ids: Collection[str]) -> None:
     """Forget decisions, if there are any. The repository is scanned, because the findings may
     start jobs again."""
     advisories = sorted(advisory_ids)
-    entry = audit.entry(
-        "vulnerability.reopened", package.label, advisories=advisories[:_MAX_AUDITED]
+    deleted = await tx.execute(
+        "DELETE FROM finding_decisions WHERE repo_id = :repo_id AND ecosystem = :ecosystem"
+        " AND name = :name AND advisory_id IN (SELECT value FROM each(:advisory_ids))",
+        **package.columns,
+        advisory_ids=advisories,
     )
-    await db.transact(_reopen, package, advisories, entry)
+    if not deleted:
+        return
+    await audit.record(
+        tx,
+        package.organization_id,
+        "vulnerability.reopened",
+        package.label,
+        advisories=advisories[:_MAX_AUDITED],
+    )
+    await _request_scans(tx, [package.repo_id])
 
 
 async def end_snoozes(tx: Transaction, now: int) -> None:
@@ -161,57 +204,6 @@ async def keep_decisions(tx: Transaction, repo_id: str, findings: Iterable[Findi
 def _invalid(field: str, message: str) -> Problem:
     details: list[Fault] = [{"field": field, "message": message}]
     return Problem("validation_failed", f"{field} {message}.", details=details)
-
-
-async def _decide(
-    tx: Transaction,
-    package: RepoPackage,
-    advisory_ids: Sequence[str],
-    decision: NewDecision,
-    entry: audit.Entry,
-) -> None:
-    now = await tx.clock_ms()
-    if decision.until is not None and decision.until <= now:
-        raise _invalid("until", "must be in the future")
-    values = {
-        **package.columns,
-        "organization_id": package.organization_id,
-        "state": "dismissed" if decision.until is None else "snoozed",
-        "reason": decision.reason,
-        "note": decision.note,
-        "until": decision.until,
-        "decided_by": entry.actor.id,
-        "decided_by_name": entry.actor.name,
-        "now": now,
-    }
-    await tx.execute_many(
-        "INSERT INTO finding_decisions (repo_id, ecosystem, name, advisory_id,"
-        " organization_id, state, reason, note, until, decided_by, decided_by_name, decided_at)"
-        " VALUES (:repo_id, :ecosystem, :name, :advisory_id, :organization_id, :state, :reason,"
-        " :note, :until, :decided_by, :decided_by_name, :now)"
-        " ON CONFLICT (repo_id, ecosystem, name, advisory_id) DO UPDATE SET"
-        " state = excluded.state, reason = excluded.reason, note = excluded.note,"
-        " until = excluded.until, decided_by = excluded.decided_by,"
-        " decided_by_name = excluded.decided_by_name, decided_at = excluded.decided_at",
-        [{**values, "advisory_id": advisory_id} for advisory_id in advisory_ids],
-    )
-    await audit.write(tx, package.organization_id, entry)
-    tx.announce("findings")
-
-
-async def _reopen(
-    tx: Transaction, package: RepoPackage, advisory_ids: Sequence[str], entry: audit.Entry
-) -> None:
-    deleted = await tx.execute(
-        "DELETE FROM finding_decisions WHERE repo_id = :repo_id AND ecosystem = :ecosystem"
-        " AND name = :name AND advisory_id IN (SELECT value FROM each(:advisory_ids))",
-        **package.columns,
-        advisory_ids=advisory_ids,
-    )
-    if not deleted:
-        return
-    await audit.write(tx, package.organization_id, entry)
-    await _request_scans(tx, [package.repo_id])
 
 
 async def _request_scans(tx: Transaction, repo_ids: Sequence[str]) -> None:

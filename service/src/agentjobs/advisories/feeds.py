@@ -87,25 +87,48 @@ class FeedClaim:
 
     def __init__(self, db: Database, feed: Feed) -> None:
         self._db = db
-        self._ecosystem = feed.ecosystem
+        self._feed = feed
         self._lease = Lease(db, DUE, feed.ecosystem, feed.due_at)
 
     async def renew(self) -> bool:
         return await self._lease.renew()
 
     async def succeed(self, synced: SyncState, next_in_seconds: float) -> None:
-        await self._db.transact(
-            _succeed, self._ecosystem, self._lease.until, synced, next_in_seconds
-        )
+        await self._db.transact(self._succeed, synced, next_in_seconds)
 
     async def fail(self, reason: str, max_backoff_seconds: float) -> None:
-        await self._db.transact(
-            _fail, self._ecosystem, self._lease.until, reason, max_backoff_seconds
-        )
+        await self._db.transact(self._fail, reason, max_backoff_seconds)
 
     async def release(self) -> None:
         """Make the feed due for another process, because this one is stopping."""
         await self._lease.release(0)
+
+    async def _succeed(self, tx: Transaction, synced: SyncState, next_in_seconds: float) -> None:
+        now = await tx.clock_ms()
+        warnings = msgspec.json.encode(_limit(synced.warnings)).decode()
+        await tx.execute(
+            "UPDATE advisory_feeds SET source = :source, newest = :newest, etag = :etag,"
+            " records = :records, generation = :generation, warnings = :warnings, error = NULL,"
+            " failures = 0, synced_at = :now, checked_at = :now, due_at = :next"
+            " WHERE ecosystem = :ecosystem AND due_at = :due_at",
+            ecosystem=self._feed.ecosystem,
+            due_at=self._lease.until,
+            now=now,
+            next=now + int(next_in_seconds * SECOND_MS),
+            **msgspec.structs.asdict(synced) | {"warnings": warnings},
+        )
+
+    async def _fail(self, tx: Transaction, reason: str, max_backoff_seconds: float) -> None:
+        now, max_ms = await tx.clock_ms(), int(max_backoff_seconds * SECOND_MS)
+        await tx.execute(
+            "UPDATE advisory_feeds SET error = :reason, failures = failures + 1, checked_at = :now,"
+            " due_at = :next WHERE ecosystem = :ecosystem AND due_at = :due_at",
+            ecosystem=self._feed.ecosystem,
+            due_at=self._lease.until,
+            reason=reason.replace("\0", " ")[:2_000],
+            now=now,
+            next=now + backoff_ms(self._feed.failures, _FIRST_BACKOFF_MS, max_ms),
+        )
 
 
 async def _claim(
@@ -127,44 +150,6 @@ async def _claim(
     )
     until = await DUE.claim(tx, row["ecosystem"])
     return msgspec.structs.replace(_feed(row), due_at=until)
-
-
-async def _succeed(
-    tx: Transaction, ecosystem: str, due_at: int, synced: SyncState, next_in_seconds: float
-) -> None:
-    now = await tx.clock_ms()
-    warnings = msgspec.json.encode(_limit(synced.warnings)).decode()
-    await tx.execute(
-        "UPDATE advisory_feeds SET source = :source, newest = :newest, etag = :etag,"
-        " records = :records, generation = :generation, warnings = :warnings, error = NULL,"
-        " failures = 0, synced_at = :now, checked_at = :now, due_at = :next"
-        " WHERE ecosystem = :ecosystem AND due_at = :due_at",
-        ecosystem=ecosystem,
-        due_at=due_at,
-        now=now,
-        next=now + int(next_in_seconds * SECOND_MS),
-        **msgspec.structs.asdict(synced) | {"warnings": warnings},
-    )
-
-
-async def _fail(
-    tx: Transaction, ecosystem: str, due_at: int, reason: str, max_backoff_seconds: float
-) -> None:
-    now = await tx.clock_ms()
-    row = await tx.fetch_one(
-        "SELECT failures FROM advisory_feeds WHERE ecosystem = :ecosystem", ecosystem=ecosystem
-    )
-    failures = 0 if row is None else row["failures"]
-    backoff = backoff_ms(failures, _FIRST_BACKOFF_MS, int(max_backoff_seconds * SECOND_MS))
-    await tx.execute(
-        "UPDATE advisory_feeds SET error = :reason, failures = failures + 1, checked_at = :now,"
-        " due_at = :next WHERE ecosystem = :ecosystem AND due_at = :due_at",
-        ecosystem=ecosystem,
-        due_at=due_at,
-        reason=reason.replace("\0", " ")[:2_000],
-        now=now,
-        next=now + backoff,
-    )
 
 
 def _limit(warnings: Sequence[FeedWarning]) -> list[FeedWarning]:

@@ -11,7 +11,7 @@ import msgspec
 
 from agentjobs.connections import health
 from agentjobs.connections import rows as connection_rows
-from agentjobs.connections.rows import not_found
+from agentjobs.connections.rows import count_repositories, not_found, retry_refused, update
 from agentjobs.connections.validate import (
     name_taken,
     validate_credential,
@@ -24,10 +24,12 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platforms.connection import Connection, ConnectionKind
-from agentjobs.store.database import Database, IntegrityError, Row, to_struct
+from agentjobs.repos.hook_rows import make_due
+from agentjobs.store.database import Database, IntegrityError, Row, Transaction, to_struct
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.problems import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,7 @@ async def list_connections(db: Database, organization: str) -> list[Connection]:
     return [to_struct(row, Connection) for row in rows]
 
 
-async def find_connection(db: Database, organization: str, name: str) -> Connection:
+async def find_connection(db: Database | Transaction, organization: str, name: str) -> Connection:
     """Find a connection by its name or ID."""
     owner = await find_organization(db, organization)
     row = await db.fetch_one(
@@ -119,33 +121,58 @@ async def find_connection(db: Database, organization: str, name: str) -> Connect
     return to_struct(row, Connection)
 
 
+@audit.in_transaction
 async def replace_credential(
-    db: Database, keys: SealingKeys, organization: str, name: str, credential: str
+    tx: Transaction, keys: SealingKeys, organization: str, name: str, credential: str
 ) -> Connection:
-    connection = await find_connection(db, organization, name)
+    connection = await find_connection(tx, organization, name)
     validate_credential(connection.kind, credential)
     sealed = keys.seal(credential, *seal_context(connection.organization_id, connection.id))
-    entry = audit.entry("forge.credential_replaced", connection.name)
-    await db.transact(connection_rows.replace_credential, connection, sealed, entry)
-    return await find_connection(db, organization, connection.id)
+    assignments = "sealed = :sealed, key_id = :key_id, error = NULL"
+    await update(tx, connection, assignments, sealed=sealed.data, key_id=sealed.key_id)
+    await retry_refused(tx, connection)
+    await audit.record(tx, connection.organization_id, "forge.credential_replaced", connection.name)
+    return await find_connection(tx, organization, connection.id)
 
 
-async def rotate_hook_secret(db: Database, keys: SealingKeys, organization: str, name: str) -> str:
+@audit.in_transaction
+async def rotate_hook_secret(
+    tx: Transaction, keys: SealingKeys, organization: str, name: str
+) -> str:
     """Returns the new secret; hooks signed with the old one are refused from now on."""
-    connection = await find_connection(db, organization, name)
+    connection = await find_connection(tx, organization, name)
     hook_secret = _new_hook_secret()
     sealed = keys.seal(hook_secret, *hook_seal_context(connection.organization_id, connection.id))
-    entry = audit.entry("forge.hook_secret_rotated", connection.name)
-    await db.transact(connection_rows.replace_hook_secret, connection, sealed, entry)
+    assignments = "hook_sealed = :sealed, hook_key_id = :key_id, hook_seen_at = NULL"
+    await update(tx, connection, assignments, sealed=sealed.data, key_id=sealed.key_id)
+    await make_due(tx, connection.id, with_new_secrets=True)
+    await audit.record(tx, connection.organization_id, "forge.hook_secret_rotated", connection.name)
     return hook_secret
 
 
-async def remove_connection(db: Database, organization: str, name: str) -> Connection:
+@audit.in_transaction
+async def remove_connection(tx: Transaction, organization: str, name: str) -> Connection:
     """Delete the credentials too. Raises Problem while repositories are connected through it."""
-    connection = await find_connection(db, organization, name)
-    await db.transact(
-        connection_rows.remove, connection, audit.entry("forge.removed", connection.name)
+    connection = await find_connection(tx, organization, name)
+    # Locked, so that no repository is connected meanwhile.
+    await tx.fetch_one(
+        "SELECT id FROM platform_connections WHERE id = :id /*postgresql FOR UPDATE */",
+        id=connection.id,
     )
+    if number := await count_repositories(tx, connection.id):
+        what = "1 repository is" if number == 1 else f"{number} repositories are"
+        raise Problem(
+            "forge_in_use",
+            f"{what} connected through {connection.name}; disconnect them first.",
+        )
+    await update(
+        tx,
+        connection,
+        "removed_at = :now, sealed = :nothing, key_id = '', hook_sealed = :nothing,"
+        " hook_key_id = '', signing = 'none', signing_sealed = NULL, signing_key_id = ''",
+        nothing=b"",
+    )
+    await audit.record(tx, connection.organization_id, "forge.removed", connection.name)
     return connection
 
 

@@ -53,52 +53,6 @@ async def update(tx: Transaction, connection: Connection, assignments: str, **va
         raise not_found(connection.name)
 
 
-async def replace_credential(
-    tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
-) -> None:
-    assignments = "sealed = :sealed, key_id = :key_id, error = NULL"
-    await update(tx, connection, assignments, sealed=sealed.data, key_id=sealed.key_id)
-    await _retry(tx, connection, entry)
-
-
-async def replace_installation(
-    tx: Transaction, connection: Connection, installation_id: str, entry: audit.Entry
-) -> None:
-    assignments = "installation_id = :installation_id, error = NULL"
-    await update(tx, connection, assignments, installation_id=installation_id)
-    await _retry(tx, connection, entry)
-
-
-async def replace_hook_secret(
-    tx: Transaction, connection: Connection, sealed: Sealed, entry: audit.Entry
-) -> None:
-    assignments = "hook_sealed = :sealed, hook_key_id = :key_id, hook_seen_at = NULL"
-    await update(tx, connection, assignments, sealed=sealed.data, key_id=sealed.key_id)
-    await make_due(tx, connection.id, with_new_secrets=True)
-    await audit.write(tx, connection.organization_id, entry)
-
-
-async def remove(tx: Transaction, connection: Connection, entry: audit.Entry) -> None:
-    # Locked, so that no repository is connected meanwhile.
-    row = await tx.fetch_one(
-        "SELECT id FROM platform_connections WHERE id = :id AND removed_at IS NULL"
-        " /*postgresql FOR UPDATE */",
-        id=connection.id,
-    )
-    if row is None:
-        raise not_found(connection.name)
-    await _refuse_in_use(tx, connection)
-    await tx.execute(
-        "UPDATE platform_connections SET removed_at = :now, updated_at = :now, sealed = :nothing,"
-        " key_id = '', hook_sealed = :nothing, hook_key_id = '', signing = 'none',"
-        " signing_sealed = NULL, signing_key_id = '' WHERE id = :id",
-        id=connection.id,
-        now=now_ms(),
-        nothing=b"",
-    )
-    await audit.write(tx, connection.organization_id, entry)
-
-
 async def count_repositories(db: Database | Transaction, connection_id: str) -> int:
     row = await db.fetch_one(
         "SELECT COUNT(*) AS number FROM repos"
@@ -109,18 +63,7 @@ async def count_repositories(db: Database | Transaction, connection_id: str) -> 
     return int(row["number"])
 
 
-async def _retry(tx: Transaction, connection: Connection, entry: audit.Entry) -> None:
+async def retry_refused(tx: Transaction, connection: Connection) -> None:
     """Sync and register what the former credential could not."""
     await retry_failed_syncs(tx, connection.id)
     await make_due(tx, connection.id)
-    await audit.write(tx, connection.organization_id, entry)
-
-
-async def _refuse_in_use(tx: Transaction, connection: Connection) -> None:
-    number = await count_repositories(tx, connection.id)
-    if number:
-        what = "1 repository is" if number == 1 else f"{number} repositories are"
-        raise Problem(
-            "forge_in_use",
-            f"{what} connected through {connection.name}; disconnect them first.",
-        )

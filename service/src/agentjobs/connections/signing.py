@@ -8,7 +8,7 @@ from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import find_connection, signing_seal_context
 from agentjobs.connections.rows import update
 from agentjobs.organizations import audit
-from agentjobs.organizations.sealing import Sealed, SealingKeys
+from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platforms.connection import Connection, Signing
 from agentjobs.platforms.http.client import RetryBudget
 from agentjobs.platforms.protocol import PlatformError
@@ -38,8 +38,9 @@ class SigningChange(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
+@audit.in_transaction
 async def set_signing(
-    db: Database,
+    tx: Transaction,
     keys: SealingKeys,
     organization: str,
     name: str,
@@ -52,7 +53,7 @@ async def set_signing(
 
     Other modes delete the key. Raises Problem.
     """
-    connection = await find_connection(db, organization, name)
+    connection = await find_connection(tx, organization, name)
     _check_mode(connection, mode)
     key: SigningKey | None = None
     if mode == "ssh":
@@ -66,8 +67,19 @@ async def set_signing(
         signing=mode,
         signing_public_key=None if key is None else key.public_text,
     )
-    entry = audit.entry("forge.signing_changed", connection.name, signing=mode)
-    await db.transact(_store, changed, sealed, entry)
+    await update(
+        tx,
+        connection,
+        "signing = :signing, signing_sealed = :sealed, signing_key_id = :key_id,"
+        " signing_public_key = :public_key",
+        signing=mode,
+        sealed=None if sealed is None else sealed.data,
+        key_id="" if sealed is None else sealed.key_id,
+        public_key=changed.signing_public_key,
+    )
+    await audit.record(
+        tx, connection.organization_id, "forge.signing_changed", connection.name, signing=mode
+    )
     return changed
 
 
@@ -141,19 +153,3 @@ def _parse(private_key: str) -> SigningKey:
 
 def _invalid(reason: str) -> Problem:
     return Problem("invalid_signing", reason)
-
-
-async def _store(
-    tx: Transaction, connection: Connection, sealed: Sealed | None, entry: audit.Entry
-) -> None:
-    await update(
-        tx,
-        connection,
-        "signing = :signing, signing_sealed = :sealed, signing_key_id = :key_id,"
-        " signing_public_key = :public_key",
-        signing=connection.signing,
-        sealed=None if sealed is None else sealed.data,
-        key_id="" if sealed is None else sealed.key_id,
-        public_key=connection.signing_public_key,
-    )
-    await audit.write(tx, connection.organization_id, entry)

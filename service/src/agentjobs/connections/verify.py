@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentjobs.connections import rows as connection_rows
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import (
     AddedConnection,
@@ -19,6 +18,7 @@ from agentjobs.connections.connections import (
     replace_credential,
     store_connection,
 )
+from agentjobs.connections.rows import retry_refused, update
 from agentjobs.connections.validate import validate_credential, validate_installation
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
@@ -27,7 +27,7 @@ from agentjobs.platforms.connection import Connection
 from agentjobs.platforms.http.client import RetryBudget
 from agentjobs.platforms.protocol import Account, PlatformError, PlatformFault
 from agentjobs.repos.queues import retry_failed_syncs
-from agentjobs.store.database import Database
+from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem
 
@@ -107,15 +107,26 @@ async def verify_installation(
     validate_installation(connection.platform, connection.app_id, installation_id)
     moved = msgspec.structs.replace(connection, installation_id=installation_id)
     account = await _check(platforms, moved, credential, retry_budget)
-    entry = audit.entry(
+    await _replace_installation(db, connection, installation_id)
+    await record_check(db, connection.id, account=account)
+    return await find_connection(db, organization, connection.id), account
+
+
+@audit.in_transaction
+async def _replace_installation(
+    tx: Transaction, connection: Connection, installation_id: str
+) -> None:
+    assignments = "installation_id = :installation_id, error = NULL"
+    await update(tx, connection, assignments, installation_id=installation_id)
+    await retry_refused(tx, connection)
+    await audit.record(
+        tx,
+        connection.organization_id,
         "forge.installation_replaced",
         connection.name,
         before=connection.installation_id,
         after=installation_id,
     )
-    await db.transact(connection_rows.replace_installation, connection, installation_id, entry)
-    await record_check(db, connection.id, account=account)
-    return await find_connection(db, organization, connection.id), account
 
 
 async def check_connection(

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Collection
+from typing import Any
 
 import msgspec
 
@@ -133,11 +134,11 @@ class SyncClaim:
     ) -> None:
         """`note` is a problem despite success; `due_at` asks for a sync before the full one."""
         due_at = full_due_at if due_at is None else min(due_at, full_due_at)
-        await self._db.transact(_finish, self.due, self._lease.until, full_due_at, due_at, note)
+        await self._db.transact(self._finish, full_due_at, due_at, note)
 
     async def postpone(self, wait_seconds: float) -> None:
         """Leave everything as it is until then."""
-        await self._db.transact(_postpone, self.due, self._lease.until, wait_seconds)
+        await self._db.transact(self._postpone, wait_seconds)
 
     async def fail(
         self, reason: str, *, is_unreachable: bool = False, wait_seconds: float = 0.0
@@ -145,17 +146,56 @@ class SyncClaim:
         """`is_unreachable`: the platform did not answer, so other syncs of the connection wait;
         for at least `wait_seconds`, which it may have asked for."""
         is_pausing = is_unreachable or wait_seconds > 0
-        await self._db.transact(
-            _fail,
-            self.due,
-            self._lease.until,
-            reason[:_MAX_ERROR_LENGTH],
-            wait_seconds if is_pausing else None,
-        )
+        await self._db.transact(self._fail, reason, wait_seconds if is_pausing else None)
 
     async def fail_connection(self, reason: str) -> None:
         """The platform refuses the credential, which fails all repositories of the connection."""
-        await self._db.transact(_fail_connection, self.due, reason[:_MAX_ERROR_LENGTH])
+        await self._db.transact(self._fail_connection, reason[:_MAX_ERROR_LENGTH])
+
+    async def _finish(
+        self, tx: Transaction, full_due_at: int, due_at: int, note: str | None
+    ) -> None:
+        due = self.due
+        await tx.execute(
+            "INSERT INTO repo_sync (repo_id, error, synced_at, full_due_at)"
+            " VALUES (:id, :note, :claimed_at, :full_due_at) ON CONFLICT (repo_id) DO UPDATE SET"
+            " error = excluded.error, synced_at = excluded.synced_at,"
+            " full_due_at = excluded.full_due_at",
+            id=due.repo.id,
+            full_due_at=full_due_at,
+            claimed_at=due.claimed_at,
+            note=note and note[:_MAX_ERROR_LENGTH],
+        )
+        # Events after the claim may not have been seen.
+        await self._release(tx, due_at, has_failed=False, claimed_at=due.claimed_at)
+        connection_id = due.repo.connection_id
+        await health.record_reachable(tx, connection_id)
+        # The sync that stored this error stored it on the connection too.
+        if due.connection_error is not None and due.connection_error == due.error:
+            await health.clear_error(tx, connection_id, due.error)
+
+    async def _postpone(self, tx: Transaction, wait_seconds: float) -> None:
+        due_at = await tx.clock_ms() + int(wait_seconds * SECOND_MS)
+        await self._release(tx, due_at, has_failed=None)
+
+    async def _fail(self, tx: Transaction, reason: str, pause_seconds: float | None) -> None:
+        due = self.due
+        await _store_error(tx, "r.id = :id", reason, id=due.repo.id)
+        due_at = await tx.clock_ms() + sync_backoff_ms(due.failures)
+        await self._release(tx, due_at, has_failed=True)
+        if pause_seconds is not None:
+            connection_id = due.repo.connection_id
+            await health.record_unreachable(tx, connection_id, due.claimed_at, pause_seconds)
+
+    async def _fail_connection(self, tx: Transaction, reason: str) -> None:
+        due, connection_id = self.due, self.due.repo.connection_id
+        await _store_error(tx, "r.connection_id = :id", reason, id=connection_id)
+        due_at = await tx.clock_ms() + sync_backoff_ms(due.failures)
+        await postpone_syncs(tx, connection_id, due.repo.id, due.failures + 1, due_at)
+        await health.record_check(tx, connection_id, error=reason)
+
+    async def _release(self, tx: Transaction, due_at: int, **outcome: Any) -> None:
+        await release_sync(tx, self.due.repo.id, self._lease.until, due_at, **outcome)
 
 
 def next_due_at(due: DueSync, poll_seconds: float, now: int) -> int:
@@ -175,64 +215,11 @@ def _due(row: Row, now: int, lease_until: int) -> DueSync:
     )
 
 
-async def _finish(
-    tx: Transaction,
-    due: DueSync,
-    lease_until: int,
-    full_due_at: int,
-    due_at: int,
-    note: str | None,
-) -> None:
-    await tx.execute(
-        "INSERT INTO repo_sync (repo_id, error, synced_at, full_due_at)"
-        " VALUES (:id, :note, :claimed_at, :full_due_at) ON CONFLICT (repo_id) DO UPDATE SET"
-        " error = excluded.error, synced_at = excluded.synced_at,"
-        " full_due_at = excluded.full_due_at",
-        id=due.repo.id,
-        full_due_at=full_due_at,
-        claimed_at=due.claimed_at,
-        note=note and note[:_MAX_ERROR_LENGTH],
-    )
-    # Events after the claim may not have been seen.
-    await release_sync(
-        tx, due.repo.id, lease_until, due_at, has_failed=False, claimed_at=due.claimed_at
-    )
-    connection_id = due.repo.connection_id
-    await health.record_reachable(tx, connection_id)
-    # The sync that stored this error stored it on the connection too.
-    if due.connection_error is not None and due.connection_error == due.error:
-        await health.clear_error(tx, connection_id, due.error)
-
-
-async def _postpone(tx: Transaction, due: DueSync, lease_until: int, wait_seconds: float) -> None:
-    due_at = await tx.clock_ms() + int(wait_seconds * SECOND_MS)
-    await release_sync(tx, due.repo.id, lease_until, due_at, has_failed=None)
-
-
-async def _fail(
-    tx: Transaction, due: DueSync, lease_until: int, reason: str, pause_seconds: float | None
-) -> None:
-    await _store_error(tx, "r.id = :id", reason, id=due.repo.id)
-    due_at = await tx.clock_ms() + sync_backoff_ms(due.failures)
-    await release_sync(tx, due.repo.id, lease_until, due_at, has_failed=True)
-    if pause_seconds is not None:
-        connection_id = due.repo.connection_id
-        await health.record_unreachable(tx, connection_id, due.claimed_at, pause_seconds)
-
-
-async def _fail_connection(tx: Transaction, due: DueSync, reason: str) -> None:
-    connection_id = due.repo.connection_id
-    await _store_error(tx, "r.connection_id = :id", reason, id=connection_id)
-    due_at = await tx.clock_ms() + sync_backoff_ms(due.failures)
-    await postpone_syncs(tx, connection_id, due.repo.id, due.failures + 1, due_at)
-    await health.record_check(tx, connection_id, error=reason)
-
-
 async def _store_error(tx: Transaction, condition: str, reason: str, **parameters: str) -> None:
     await tx.execute(
         "INSERT INTO repo_sync (repo_id, error) SELECT r.id, CAST(:reason AS TEXT) FROM repos r"
         f" WHERE {condition} AND r.disconnected_at IS NULL"
         " ON CONFLICT (repo_id) DO UPDATE SET error = excluded.error",
-        reason=reason,
+        reason=reason[:_MAX_ERROR_LENGTH],
         **parameters,
     )

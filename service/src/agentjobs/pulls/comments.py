@@ -57,8 +57,9 @@ class Comment(msgspec.Struct, frozen=True, kw_only=True):
     resolved_by: str | None = None
 
 
+@audit.in_transaction
 async def add_comment(
-    db: Database,
+    tx: Transaction,
     organization: str,
     full_name: str,
     number: int,
@@ -69,8 +70,19 @@ async def add_comment(
 ) -> Comment:
     """Add a comment by the current actor; `reply_to` is a comment on a line."""
     text = _validate(body)
-    pull = await get_pull(db, organization, full_name, number)
+    pull = await get_pull(tx, organization, full_name, number)
     check_local(pull)
+    # Locked, so that concurrent comments are counted one after the other.
+    await tx.fetch_one(
+        "SELECT number FROM pulls WHERE repo_id = :repo_id AND number = :number"
+        " /*postgresql FOR NO KEY UPDATE */",
+        **pull.key,
+    )
+    if await count_comments(tx, pull) >= MAX_COMMENTS:
+        raise Problem(
+            "too_many_comments",
+            f"Pull request {pull.number} has reached the limit of {MAX_COMMENTS} comments.",
+        )
     author = audit.current_actor()
     comment = Comment(
         id=new_id("cmt"),
@@ -81,8 +93,23 @@ async def add_comment(
         place=place,
         reply_to=reply_to,
     )
-    entry = audit.entry("pull.commented", pull.short_name, comment=comment.id)
-    await db.transact(_insert, pull, comment, entry)
+    await tx.execute(
+        "INSERT INTO pull_comments (id, repo_id, number, author_id, author, body, created_at,"
+        " path, side, line, commit_id, code, reply_to)"
+        " VALUES (:id, :repo_id, :number, :author_id, :author, :body, :created_at,"
+        " :path, :side, :line, :commit_id, :code, :reply_to)",
+        id=comment.id,
+        **pull.key,
+        author_id=comment.author_id,
+        author=comment.author,
+        body=comment.body,
+        created_at=comment.created_at,
+        reply_to=reply_to and await _beginning(tx, pull, reply_to),
+        **{name: place and getattr(place, name) for name in CodePlace.__struct_fields__},
+    )
+    await audit.record(
+        tx, pull.organization_id, "pull.commented", pull.short_name, comment=comment.id
+    )
     return comment
 
 
@@ -97,14 +124,22 @@ async def list_comments(db: Database, pull: Pull) -> list[Comment]:
     return [_comment(dict(row)) for row in rows]
 
 
-async def resolve_comment(db: Database, pull: Pull, comment_id: str, *, resolved: bool) -> None:
+@audit.in_transaction
+async def resolve_comment(tx: Transaction, pull: Pull, comment_id: str, *, resolved: bool) -> None:
     """Resolve the conversation that a comment on a line began, or reopen it."""
-    entry = audit.entry(
+    await tx.execute(
+        "UPDATE pull_comments SET resolved_at = :at, resolved_by = :who WHERE id = :id",
+        id=await _beginning(tx, pull, comment_id),
+        at=await tx.clock_ms() if resolved else None,
+        who=audit.current_actor().name if resolved else None,
+    )
+    await audit.record(
+        tx,
+        pull.organization_id,
         "pull.comment_resolved" if resolved else "pull.comment_reopened",
         pull.short_name,
         comment=comment_id,
     )
-    await db.transact(_resolve, pull, comment_id, entry, resolved=resolved)
 
 
 async def record_job(db: Database, pull: Pull, comment_ids: Sequence[str], job_id: str) -> None:
@@ -153,36 +188,6 @@ def _validate(body: str) -> str:
     return text
 
 
-async def _insert(tx: Transaction, pull: Pull, comment: Comment, entry: audit.Entry) -> None:
-    # Locked, so that concurrent comments are counted one after the other.
-    await tx.fetch_one(
-        "SELECT number FROM pulls WHERE repo_id = :repo_id AND number = :number"
-        " /*postgresql FOR NO KEY UPDATE */",
-        **pull.key,
-    )
-    if await count_comments(tx, pull) >= MAX_COMMENTS:
-        raise Problem(
-            "too_many_comments",
-            f"Pull request {pull.number} has reached the limit of {MAX_COMMENTS} comments.",
-        )
-    place = comment.place
-    await tx.execute(
-        "INSERT INTO pull_comments (id, repo_id, number, author_id, author, body, created_at,"
-        " path, side, line, commit_id, code, reply_to)"
-        " VALUES (:id, :repo_id, :number, :author_id, :author, :body, :created_at,"
-        " :path, :side, :line, :commit_id, :code, :reply_to)",
-        id=comment.id,
-        **pull.key,
-        author_id=comment.author_id,
-        author=comment.author,
-        body=comment.body,
-        created_at=comment.created_at,
-        reply_to=comment.reply_to and await _beginning(tx, pull, comment.reply_to),
-        **{name: place and getattr(place, name) for name in CodePlace.__struct_fields__},
-    )
-    await audit.write(tx, pull.organization_id, entry)
-
-
 async def _beginning(tx: Transaction, pull: Pull, comment_id: str) -> str:
     """The comment on a line that a conversation began with."""
     row = await tx.fetch_one(
@@ -195,18 +200,6 @@ async def _beginning(tx: Transaction, pull: Pull, comment_id: str) -> str:
         raise Problem("invalid_comment", "This comment on a line does not exist. Reload the page.")
     beginning: str = row["id"]
     return beginning
-
-
-async def _resolve(
-    tx: Transaction, pull: Pull, comment_id: str, entry: audit.Entry, *, resolved: bool
-) -> None:
-    await tx.execute(
-        "UPDATE pull_comments SET resolved_at = :at, resolved_by = :who WHERE id = :id",
-        id=await _beginning(tx, pull, comment_id),
-        at=await tx.clock_ms() if resolved else None,
-        who=entry.actor.name if resolved else None,
-    )
-    await audit.write(tx, pull.organization_id, entry)
 
 
 async def find_place(

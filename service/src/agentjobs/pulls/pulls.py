@@ -135,7 +135,9 @@ async def list_pulls(
     return [_pull(row) for row in rows]
 
 
-async def get_pull(db: Database, organization: str, full_name: str, number: int) -> Pull:
+async def get_pull(
+    db: Database | Transaction, organization: str, full_name: str, number: int
+) -> Pull:
     row = None
     if 0 < number < _MAX_NUMBER:
         row = await db.fetch_one(
@@ -207,16 +209,27 @@ def check_open(pull: Pull) -> None:
         raise Problem("pull_not_open", f"Pull request {pull.number} is already {pull.state}.")
 
 
-async def close_pull(db: Database, organization: str, full_name: str, number: int) -> Pull:
+@audit.in_transaction
+async def close_pull(tx: Transaction, organization: str, full_name: str, number: int) -> Pull:
     """Close it without merging."""
-    pull = await get_pull(db, organization, full_name, number)
+    pull = await get_pull(tx, organization, full_name, number)
     check_open(pull)
-    await db.transact(_close, pull, audit.entry("pull.closed", pull.short_name))
-    return await get_pull(db, organization, full_name, number)
+    changed = await tx.execute(
+        "UPDATE pulls SET state = 'closed', closed_at = :now, ended_by = :ended_by"
+        " WHERE repo_id = :repo_id AND number = :number AND state = 'open'",
+        **pull.key,
+        now=await tx.clock_ms(),
+        ended_by=audit.current_actor().name,
+    )
+    if not changed:
+        raise Problem("pull_not_open", "It has just been merged or closed by someone else.")
+    await audit.record(tx, pull.organization_id, "pull.closed", pull.short_name)
+    return await get_pull(tx, organization, full_name, number)
 
 
+@audit.in_transaction
 async def ready_pull(
-    db: Database,
+    tx: Transaction,
     organization: str,
     full_name: str,
     number: int,
@@ -224,39 +237,18 @@ async def ready_pull(
     also: InSameTransaction | None = None,
 ) -> Pull:
     """Mark a draft as ready; `also` runs in the same transaction if it was a draft."""
-    pull = await get_pull(db, organization, full_name, number)
+    pull = await get_pull(tx, organization, full_name, number)
     check_open(pull)
-    entry = audit.entry("pull.ready", pull.short_name)
-    await db.transact(_make_ready, pull, also, entry)
-    return await get_pull(db, organization, full_name, number)
-
-
-async def _close(tx: Transaction, pull: Pull, entry: audit.Entry) -> None:
-    changed = await tx.execute(
-        "UPDATE pulls SET state = 'closed', closed_at = :now, ended_by = :ended_by"
-        " WHERE repo_id = :repo_id AND number = :number AND state = 'open'",
-        **pull.key,
-        now=await tx.clock_ms(),
-        ended_by=entry.actor.name,
-    )
-    if not changed:
-        raise Problem("pull_not_open", "It has just been merged or closed by someone else.")
-    await audit.write(tx, pull.organization_id, entry)
-
-
-async def _make_ready(
-    tx: Transaction, pull: Pull, also: InSameTransaction | None, entry: audit.Entry
-) -> None:
     changed = await tx.execute(
         "UPDATE pulls SET draft = FALSE"
         " WHERE repo_id = :repo_id AND number = :number AND state = 'open' AND draft",
         **pull.key,
     )
-    if not changed:
-        return
-    await audit.write(tx, pull.organization_id, entry)
-    if also is not None:
+    if changed:
+        await audit.record(tx, pull.organization_id, "pull.ready", pull.short_name)
+    if changed and also is not None:
         await also(tx, pull)
+    return await get_pull(tx, organization, full_name, number)
 
 
 async def _check_connected(db: Database, organization: str, full_name: str) -> None:

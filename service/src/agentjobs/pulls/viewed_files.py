@@ -7,7 +7,7 @@ import re
 
 from agentjobs.pulls.pulls import Pull
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.in_transaction import execute_many
+from agentjobs.store.in_transaction import execute_many, in_transaction
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.problems import Problem
 
@@ -30,13 +30,26 @@ async def list_viewed(db: Database, pull: Pull, user_id: str) -> dict[str, str]:
     return {row["file_key"]: row["blob_id"] for row in rows}
 
 
+@in_transaction
 async def mark_viewed(
-    db: Database, pull: Pull, user_id: str, file_key: str, blob_id: str | None
+    tx: Transaction, pull: Pull, user_id: str, file_key: str, blob_id: str | None
 ) -> None:
     """`blob_id` is the version that the user has seen; None removes the mark."""
-    if blob_id is not None and not _BLOB_ID.fullmatch(blob_id):
+    mark = {**pull.key, "user_id": user_id, "file_key": file_key}
+    if blob_id is None:
+        await tx.execute(f"DELETE FROM pull_views {_MARK}", **mark)
+        return
+    if not _BLOB_ID.fullmatch(blob_id):
         raise Problem("not_found", "There is no such version of the file. Reload the page.")
-    await db.transact(_mark, pull, user_id, file_key, blob_id)
+    await tx.execute(
+        "INSERT INTO pull_views (repo_id, number, user_id, file_key, blob_id, viewed_at)"
+        " VALUES (:repo_id, :number, :user_id, :file_key, :blob_id, :now)"
+        " ON CONFLICT (repo_id, number, user_id, file_key) DO UPDATE"
+        " SET blob_id = excluded.blob_id, viewed_at = excluded.viewed_at",
+        **mark,
+        blob_id=blob_id,
+        now=await tx.clock_ms(),
+    )
 
 
 async def prune_views(db: Database, now: int) -> int:
@@ -51,21 +64,3 @@ async def prune_views(db: Database, now: int) -> int:
         statement = f"DELETE FROM pull_views {_MARK} AND viewed_at <= :oldest"
         await db.transact(execute_many, statement, [{**row, "oldest": oldest} for row in rows])
     return len(rows)
-
-
-async def _mark(
-    tx: Transaction, pull: Pull, user_id: str, file_key: str, blob_id: str | None
-) -> None:
-    mark = {**pull.key, "user_id": user_id, "file_key": file_key}
-    if blob_id is None:
-        await tx.execute(f"DELETE FROM pull_views {_MARK}", **mark)
-        return
-    await tx.execute(
-        "INSERT INTO pull_views (repo_id, number, user_id, file_key, blob_id, viewed_at)"
-        " VALUES (:repo_id, :number, :user_id, :file_key, :blob_id, :now)"
-        " ON CONFLICT (repo_id, number, user_id, file_key) DO UPDATE"
-        " SET blob_id = excluded.blob_id, viewed_at = excluded.viewed_at",
-        **mark,
-        blob_id=blob_id,
-        now=await tx.clock_ms(),
-    )

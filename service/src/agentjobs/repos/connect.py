@@ -13,7 +13,7 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.repos.hook_rows import request_removal
 from agentjobs.repos.names import derive_name, validate_name
-from agentjobs.repos.queries import RepoView, find_repo
+from agentjobs.repos.queries import RepoView, find_repo, lock_repo
 from agentjobs.repos.queues import remove_requests, request_index
 from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
 from agentjobs_runtime.clock import now_ms
@@ -78,14 +78,22 @@ async def connect_repository(
     return await find_repo(db, owner.id, full_name)
 
 
+@audit.in_transaction
 async def disconnect_repository(
-    db: Database, organization: str, full_name: str, *, also: InSameTransaction
+    tx: Transaction, organization: str, full_name: str, *, also: InSameTransaction
 ) -> RepoView:
     """Keeps the jobs, pull requests and bare repository; new jobs are rejected."""
-    owner = await find_organization(db, organization)
-    repo = await find_repo(db, owner.id, full_name)
-    entry = audit.entry("repo.disconnected", full_name)
-    await db.transact(_disconnect, owner.id, repo.id, also, entry)
+    owner = await find_organization(tx, organization)
+    repo = await lock_repo(tx, owner.id, full_name)
+    await tx.execute(
+        "UPDATE repos SET disconnected_at = :now WHERE id = :id", id=repo.id, now=now_ms()
+    )
+    await remove_requests(tx, "r.id = :repo_id", repo_id=repo.id)
+    await request_removal(tx, [repo.id])
+    await also(tx, repo.id)
+    await audit.record(tx, owner.id, "repo.disconnected", full_name)
+    await tx.invalidate("repos")
+    tx.announce(DISCONNECTED_TOPIC)
     return repo
 
 
@@ -129,27 +137,5 @@ async def disconnect_all(tx: Transaction, organization_id: str) -> None:
     await remove_requests(
         tx, "r.organization_id = :organization_id", organization_id=organization_id
     )
-    await tx.invalidate("repos")
-    tx.announce(DISCONNECTED_TOPIC)
-
-
-async def _disconnect(
-    tx: Transaction,
-    organization_id: str,
-    repo_id: str,
-    also: InSameTransaction,
-    entry: audit.Entry,
-) -> None:
-    changed = await tx.execute(
-        "UPDATE repos SET disconnected_at = :now WHERE id = :id AND disconnected_at IS NULL",
-        id=repo_id,
-        now=now_ms(),
-    )
-    if not changed:
-        return
-    await remove_requests(tx, "r.id = :repo_id", repo_id=repo_id)
-    await request_removal(tx, [repo_id])
-    await also(tx, repo_id)
-    await audit.write(tx, organization_id, entry)
     await tx.invalidate("repos")
     tx.announce(DISCONNECTED_TOPIC)

@@ -205,7 +205,7 @@ async def forget_hook(tx: Transaction, repo_id: str) -> None:
     )
 
 
-async def hooks_of_connection(db: Database, connection_id: str) -> list[HookRow]:
+async def hooks_of_connection(db: Database | Transaction, connection_id: str) -> list[HookRow]:
     """Webhooks of connected repositories, sorted by name."""
     rows = await db.fetch_all(
         f"{_SELECT} WHERE r.connection_id = :connection_id AND r.disconnected_at IS NULL"

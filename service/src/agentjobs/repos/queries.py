@@ -112,8 +112,10 @@ async def get_repo(db: Database, organization_id: str, repo: str) -> RepoView:
     return repo_view(row)
 
 
-async def find_repo(db: Database, organization_id: str, full_name: str) -> RepoView:
-    row = await db.fetch_one(
+async def find_repo(
+    reader: Database | Transaction, organization_id: str, full_name: str
+) -> RepoView:
+    row = await reader.fetch_one(
         f"{_SELECT} WHERE r.organization_id = :organization_id"
         " AND r.full_name = :full_name AND r.disconnected_at IS NULL",
         organization_id=organization_id,
@@ -126,6 +128,15 @@ async def find_repo(db: Database, organization_id: str, full_name: str) -> RepoV
             "`agentjobs repos list` shows the connected ones.",
         )
     return repo_view(row)
+
+
+async def lock_repo(tx: Transaction, organization_id: str, full_name: str) -> RepoView:
+    """Finds the repository as it is until the end of the transaction."""
+    repo = await find_repo(tx, organization_id, full_name)
+    await tx.fetch_one(
+        "SELECT 1 FROM repos WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=repo.id
+    )
+    return await find_repo(tx, organization_id, full_name)
 
 
 async def reload_repo(reader: Database | Transaction, repo_id: str) -> RepoView | None:

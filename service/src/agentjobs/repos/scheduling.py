@@ -10,8 +10,8 @@ import msgspec
 
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
-from agentjobs.repos.queries import RepoView, find_repo, reload_repo
-from agentjobs.store.database import Database, Transaction
+from agentjobs.repos.queries import RepoView, lock_repo
+from agentjobs.store.database import Transaction
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.tags import split_tags, tags_fault
 
@@ -21,8 +21,9 @@ _MAX_JOBS = 1_000_000
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
+@audit.in_transaction
 async def set_scheduling(
-    db: Database,
+    tx: Transaction,
     organization: str,
     full_name: str,
     *,
@@ -35,11 +36,22 @@ async def set_scheduling(
         changes["required_tags"] = parse_tags(tags)
     if max_concurrent_jobs is not None:
         changes["max_concurrent_jobs"] = parse_limit(max_concurrent_jobs)
-    owner = await find_organization(db, organization)
-    repo = await find_repo(db, owner.id, full_name)
-    entry = audit.entry("repo.scheduling_set", full_name, **changes)
-    await db.transact(_store, owner.id, repo.id, changes, entry)
-    return await find_repo(db, owner.id, full_name)
+    owner = await find_organization(tx, organization)
+    before = await lock_repo(tx, owner.id, full_name)
+    repo = msgspec.structs.replace(before, **changes)
+    if repo == before:
+        return repo
+    await tx.execute(
+        "UPDATE repos SET required_tags = :tags, max_concurrent_jobs = :jobs WHERE id = :id",
+        id=repo.id,
+        tags=msgspec.json.encode(repo.required_tags).decode(),
+        jobs=repo.max_concurrent_jobs,
+    )
+    await audit.record(tx, owner.id, "repo.scheduling_set", full_name, **changes)
+    await tx.invalidate("repos")
+    # Jobs that waited for the former values may start now.
+    tx.announce("jobs")
+    return repo
 
 
 def parse_tags(text: str) -> tuple[str, ...]:
@@ -59,31 +71,3 @@ def parse_limit(text: str) -> int | None:
             f"`{NONE}` for no limit.",
         )
     return int(text)
-
-
-async def _store(
-    tx: Transaction,
-    organization_id: str,
-    repo_id: str,
-    changes: dict[str, Any],
-    entry: audit.Entry,
-) -> None:
-    await tx.fetch_one(
-        "SELECT 1 FROM repos WHERE id = :id /*postgresql FOR NO KEY UPDATE */", id=repo_id
-    )
-    before = await reload_repo(tx, repo_id)
-    if before is None:
-        return
-    repo = msgspec.structs.replace(before, **changes)
-    if repo == before:
-        return
-    await tx.execute(
-        "UPDATE repos SET required_tags = :tags, max_concurrent_jobs = :jobs WHERE id = :id",
-        id=repo_id,
-        tags=msgspec.json.encode(repo.required_tags).decode(),
-        jobs=repo.max_concurrent_jobs,
-    )
-    await audit.write(tx, organization_id, entry)
-    await tx.invalidate("repos")
-    # Jobs that waited for the former values may start now.
-    tx.announce("jobs")

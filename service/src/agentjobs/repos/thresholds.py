@@ -51,7 +51,7 @@ class Thresholds(msgspec.Struct, frozen=True):
         return Threshold("none", "default")
 
 
-async def load_thresholds(db: Database, repo_id: str) -> Thresholds:
+async def load_thresholds(db: Database | Transaction, repo_id: str) -> Thresholds:
     row = await db.fetch_one(
         "SELECT i.configured_trigger, r.auto_trigger, o.auto_trigger AS organization_trigger"
         " FROM repos r JOIN organizations o ON o.id = r.organization_id"
@@ -74,24 +74,35 @@ async def load_organization_threshold(db: Database, organization_id: str) -> str
     return None if row is None else row["auto_trigger"]
 
 
+@audit.in_transaction
 async def set_repo_threshold(
-    db: Database, organization: str, full_name: str, level: str
+    tx: Transaction, organization: str, full_name: str, level: str
 ) -> Thresholds:
     """`default` uses the organization's setting."""
-    owner = await find_organization(db, organization)
-    repo = await find_repo(db, owner.id, full_name)
+    owner = await find_organization(tx, organization)
+    repo = await find_repo(tx, owner.id, full_name)
     stored = parse_level(level)
-    entry = audit.entry("repo.auto_trigger_set", full_name, level=stored or INHERIT)
-    await db.transact(_store_for_repo, owner.id, repo.id, stored, entry)
-    return await load_thresholds(db, repo.id)
+    await tx.execute(
+        "UPDATE repos SET auto_trigger = :level WHERE id = :repo_id AND disconnected_at IS NULL",
+        level=stored,
+        repo_id=repo.id,
+    )
+    await audit.record(tx, owner.id, "repo.auto_trigger_set", full_name, level=stored or INHERIT)
+    await tx.invalidate("repos")
+    await request_scan(tx, repo.id)
+    return await load_thresholds(tx, repo.id)
 
 
-async def set_organization_threshold(db: Database, organization: str, level: str) -> str | None:
+@audit.in_transaction
+async def set_organization_threshold(tx: Transaction, organization: str, level: str) -> str | None:
     """Applies to repositories without a setting of their own; `default` turns it off."""
-    owner = await find_organization(db, organization)
+    owner = await find_organization(tx, organization)
     stored = parse_level(level)
-    entry = audit.entry("organization.auto_trigger_set", owner.name, level=stored or INHERIT)
-    await db.transact(_store_for_organization, owner.id, stored, entry)
+    await update_auto_trigger(tx, owner.id, stored)
+    await audit.record(
+        tx, owner.id, "organization.auto_trigger_set", owner.name, level=stored or INHERIT
+    )
+    await request_scans(tx, "r.organization_id = :organization_id", organization_id=owner.id)
     return stored
 
 
@@ -105,24 +116,3 @@ def parse_level(text: str) -> str | None:
         choices = ", ".join((*LEVELS, INHERIT))
         raise Problem("invalid_severity", f"{text!r} is not a severity; use one of: {choices}.")
     return level
-
-
-async def _store_for_repo(
-    tx: Transaction, organization_id: str, repo_id: str, level: str | None, entry: audit.Entry
-) -> None:
-    await tx.execute(
-        "UPDATE repos SET auto_trigger = :level WHERE id = :repo_id AND disconnected_at IS NULL",
-        level=level,
-        repo_id=repo_id,
-    )
-    await audit.write(tx, organization_id, entry)
-    await tx.invalidate("repos")
-    await request_scan(tx, repo_id)
-
-
-async def _store_for_organization(
-    tx: Transaction, organization_id: str, level: str | None, entry: audit.Entry
-) -> None:
-    await update_auto_trigger(tx, organization_id, level)
-    await audit.write(tx, organization_id, entry)
-    await request_scans(tx, "r.organization_id = :organization_id", organization_id=organization_id)

@@ -48,34 +48,14 @@ async def insert(
     await audit.write(tx, tracker.organization_id, entry)
 
 
-async def replace_token(
-    tx: Transaction, tracker: ConfiguredTracker, sealed: Sealed, entry: audit.Entry
+async def update(
+    tx: Transaction, tracker: ConfiguredTracker, assignments: str, **values: Any
 ) -> None:
-    assignments = "sealed = :sealed, key_id = :key_id, error = NULL, checked_at = NULL"
-    await _update(tx, tracker, entry, assignments, sealed=sealed.data, key_id=sealed.key_id)
-
-
-async def set_link_back(
-    tx: Transaction, tracker: ConfiguredTracker, link_back: bool, entry: audit.Entry
-) -> None:
-    await _update(tx, tracker, entry, "link_back = :link_back", link_back=link_back)
-
-
-async def remove(tx: Transaction, tracker: ConfiguredTracker, entry: audit.Entry) -> None:
-    assignments = "removed_at = :now, sealed = NULL, key_id = NULL"
-    await _update(tx, tracker, entry, assignments, now=now_ms())
-
-
-async def _update(
-    tx: Transaction, tracker: ConfiguredTracker, entry: audit.Entry, assignments: str, **values: Any
-) -> None:
-    changed = await tx.execute(
+    await tx.execute(
         f"UPDATE trackers SET {assignments} WHERE id = :id AND removed_at IS NULL",
         id=tracker.id,
         **values,
     )
-    if changed:
-        await audit.write(tx, tracker.organization_id, entry)
 
 
 async def record_check(tx: Transaction, tracker_id: str, error: str | None) -> None:

@@ -11,7 +11,7 @@ from agentjobs.connections.validate import validate_credential
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.store.database import Database, IntegrityError
+from agentjobs.store.database import Database, IntegrityError, Transaction
 from agentjobs.tickets import rows as tracker_rows
 from agentjobs.tickets.bounds import one_line
 from agentjobs.tickets.rows import ConfiguredTracker, Flavour, TrackerKind, tracker_from_row
@@ -94,7 +94,9 @@ async def load_trackers(db: Database, organization_id: str) -> list[ConfiguredTr
     return [tracker_from_row(row) for row in rows]
 
 
-async def find_tracker(db: Database, organization: str, name: str) -> ConfiguredTracker:
+async def find_tracker(
+    db: Database | Transaction, organization: str, name: str
+) -> ConfiguredTracker:
     """Find a tracker by its name or ID."""
     owner = await find_organization(db, organization)
     row = await db.fetch_one(
@@ -112,15 +114,17 @@ async def find_tracker(db: Database, organization: str, name: str) -> Configured
     return tracker_from_row(row)
 
 
+@audit.in_transaction
 async def replace_token(
-    db: Database, keys: SealingKeys, organization: str, name: str, token: str
+    tx: Transaction, keys: SealingKeys, organization: str, name: str, token: str
 ) -> ConfiguredTracker:
-    tracker = await find_tracker(db, organization, name)
+    tracker = await find_tracker(tx, organization, name)
     check_token(tracker, token)
     sealed = keys.seal(token, *seal_context(tracker.organization_id, tracker.id))
-    entry = audit.entry("tracker.token_replaced", tracker.name)
-    await db.transact(tracker_rows.replace_token, tracker, sealed, entry)
-    return await find_tracker(db, organization, tracker.id)
+    assignments = "sealed = :sealed, key_id = :key_id, error = NULL, checked_at = NULL"
+    await tracker_rows.update(tx, tracker, assignments, sealed=sealed.data, key_id=sealed.key_id)
+    await audit.record(tx, tracker.organization_id, "tracker.token_replaced", tracker.name)
+    return await find_tracker(tx, organization, tracker.id)
 
 
 def check_token(tracker: ConfiguredTracker, token: str) -> None:
@@ -134,20 +138,26 @@ def check_token(tracker: ConfiguredTracker, token: str) -> None:
     validate_credential("token", token)
 
 
+@audit.in_transaction
 async def set_link_back(
-    db: Database, organization: str, name: str, link_back: bool
+    tx: Transaction, organization: str, name: str, link_back: bool
 ) -> ConfiguredTracker:
-    tracker = await find_tracker(db, organization, name)
+    tracker = await find_tracker(tx, organization, name)
     if tracker.link_back != link_back:
-        entry = audit.entry("tracker.changed", tracker.name, link_back=link_back)
-        await db.transact(tracker_rows.set_link_back, tracker, link_back, entry)
+        await tracker_rows.update(tx, tracker, "link_back = :link_back", link_back=link_back)
+        await audit.record(
+            tx, tracker.organization_id, "tracker.changed", tracker.name, link_back=link_back
+        )
     return msgspec.structs.replace(tracker, link_back=link_back)
 
 
-async def remove_tracker(db: Database, organization: str, name: str) -> ConfiguredTracker:
+@audit.in_transaction
+async def remove_tracker(tx: Transaction, organization: str, name: str) -> ConfiguredTracker:
     """Delete its token too."""
-    tracker = await find_tracker(db, organization, name)
-    await db.transact(tracker_rows.remove, tracker, audit.entry("tracker.removed", tracker.name))
+    tracker = await find_tracker(tx, organization, name)
+    assignments = "removed_at = :now, sealed = NULL, key_id = NULL"
+    await tracker_rows.update(tx, tracker, assignments, now=now_ms())
+    await audit.record(tx, tracker.organization_id, "tracker.removed", tracker.name)
     return tracker
 
 
