@@ -18,9 +18,10 @@ import uvloop
 
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines
-from agentjobs.jobs.views.statistics import SPANS, Statistics
+from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
+from agentjobs.webhooks.statistics import SPANS
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from bench.cluster import durable_cluster
 from bench.dashboard_history import (

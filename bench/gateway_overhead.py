@@ -27,8 +27,9 @@ import aiohttp
 import uvloop
 
 from agentjobs.gateway.gateway import Gateway
-from agentjobs.gateway.ledger import Account, Ledger, Totals
+from agentjobs.gateway.ledger import Account, Ledger
 from agentjobs.gateway.prices import Prices
+from agentjobs.gateway.spending import Totals
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
 from agentjobs_runtime.money import NANOUSD_PER_USD

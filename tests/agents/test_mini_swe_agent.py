@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from agentjobs.gateway.ledger import Totals
+from agentjobs.gateway.spending import Totals
 from agentjobs.store.database import Database
 from tests.support.agent_programs import drive
 from tests.support.gateway import gateway_harness

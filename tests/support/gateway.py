@@ -9,8 +9,9 @@ from typing import Any
 import aiohttp
 
 from agentjobs.gateway.gateway import Gateway
-from agentjobs.gateway.ledger import Account, Ledger, Totals
+from agentjobs.gateway.ledger import Account, Ledger
 from agentjobs.gateway.prices import Prices
+from agentjobs.gateway.spending import Totals
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.money import NANOUSD_PER_USD
 from agentjobs_runtime.outbound.guard.addresses import AllowList

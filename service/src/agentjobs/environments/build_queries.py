@@ -107,19 +107,13 @@ async def list_builds(db: Database, repo_id: str, limit: int = KEPT_ROWS) -> lis
     return [build_from_row(row) for row in rows]
 
 
-async def find_build(db: Database, repo_id: str, build_id: str) -> Build | None:
+async def find_build(db: Database, build_id: str, repo_id: str | None = None) -> Build | None:
+    """A build of one repository, or of any organization."""
     row = await db.fetch_one(
-        f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE repo_id = :repo_id AND id = :id",
-        repo_id=repo_id,
+        f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE id = :id"
+        " AND repo_id = COALESCE(CAST(:repo_id AS TEXT), repo_id)",
         id=build_id,
-    )
-    return None if row is None else build_from_row(row)
-
-
-async def find_any_build(db: Database, build_id: str) -> Build | None:
-    """Finds a build of any organization, for operators."""
-    row = await db.fetch_one(
-        f"SELECT {BUILD_COLUMNS} FROM environment_builds WHERE id = :id", id=build_id
+        repo_id=repo_id,
     )
     return None if row is None else build_from_row(row)
 

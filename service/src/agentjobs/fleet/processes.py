@@ -96,8 +96,6 @@ class FleetSize(msgspec.Struct, frozen=True):
     # Processes that take jobs, and how many of them come before the given one.
     workers: int = 0
     workers_before: int = 0
-    # True if processes with an API run different versions.
-    has_other_versions: bool = False
 
 
 async def fleet_size(db: Database, worker_id: str = "") -> FleetSize:
@@ -107,17 +105,15 @@ async def fleet_size(db: Database, worker_id: str = "") -> FleetSize:
         "  COUNT(CASE WHEN drain_requested_at IS NULL THEN 1 END) AS workers,"
         "  COUNT(CASE WHEN drain_requested_at IS NULL AND id < :worker_id THEN 1 END) AS before"
         f"  FROM workers WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)) w,"
-        " (SELECT COUNT(CASE WHEN role <> 'up' THEN 1 END) AS apis,"
-        "  COUNT(CASE WHEN version <> :version THEN 1 END) AS others"
+        " (SELECT COUNT(CASE WHEN role <> 'up' THEN 1 END) AS apis"
         f"  FROM processes WHERE heartbeat_at > {DATABASE_NOW} - CAST(:silent_ms AS BIGINT)) p",
         silent_ms=SILENT_MS,
         now=now_ms(),
-        version=program_version(),
         worker_id=worker_id,
     )
     assert row is not None
     processes = row["running"] + row["apis"]
-    return FleetSize(processes, row["workers"], row["before"], row["others"] > 0)
+    return FleetSize(processes, row["workers"], row["before"])
 
 
 @in_transaction
@@ -190,8 +186,7 @@ async def running_configurations(db: Database) -> list[Configuration]:
 
 def odd_configurations(running: Sequence[Configuration]) -> list[Configuration]:
     """Processes that `configuration_problems` reports."""
-    odd = [value for value, _ in _odd(running, "version")]
-    return [*odd, *(value for value, _ in _odd(_without(running, odd), "digest"))]
+    return [odd for odd, _ in (*_odd_versions(running), *_odd_digests(running))]
 
 
 def configuration_problems(running: Sequence[Configuration]) -> list[str]:
@@ -199,20 +194,19 @@ def configuration_problems(running: Sequence[Configuration]) -> list[str]:
 
     If no configuration is the most common one, the oldest process counts as right.
     """
-    problems = []
-    for value, usual in _odd(running, "version"):
-        problems.append(
-            f"{value.process} runs version {value.version}, most others {usual.version}: install"
+    return [
+        *(
+            f"{odd.process} runs version {odd.version}, most others {usual.version}: install"
             " the same version everywhere."
-        )
-    odd = [value for value, _ in _odd(running, "version")]
-    for value, usual in _odd(_without(running, odd), "digest"):
-        problems.append(
-            f"{value.process} has another configuration than {usual.process}:"
-            f" {_describe_difference(value.digest, usual.digest)}. Make their agentjobs.toml and"
+            for odd, usual in _odd_versions(running)
+        ),
+        *(
+            f"{odd.process} has another configuration than {usual.process}:"
+            f" {_describe_difference(odd.digest, usual.digest)}. Make their agentjobs.toml and"
             " AGENTJOBS_* variables equal, and restart it."
-        )
-    return problems
+            for odd, usual in _odd_digests(running)
+        ),
+    ]
 
 
 def _describe_difference(digest: str, usual: str) -> str:
@@ -223,11 +217,14 @@ def _describe_difference(digest: str, usual: str) -> str:
     return f"it has other values of {', '.join(shown)}"
 
 
-def _without(
-    running: Sequence[Configuration], odd_versions: Sequence[Configuration]
-) -> list[Configuration]:
+def _odd_versions(running: Sequence[Configuration]) -> list[tuple[Configuration, Configuration]]:
+    return _odd(running, "version")
+
+
+def _odd_digests(running: Sequence[Configuration]) -> list[tuple[Configuration, Configuration]]:
     """Another version has other settings, and therefore always another digest."""
-    return [value for value in running if value not in odd_versions]
+    others = [odd for odd, _ in _odd_versions(running)]
+    return _odd([value for value in running if value not in others], "digest")
 
 
 def _odd(

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from agentjobs.store.database import Database, StoreUnavailable, Transaction
-from agentjobs.store.leases import HeldLease, NamedLease
+from agentjobs.store.database import Database, StoreUnavailable
+from agentjobs.store.leases import NamedLease
 from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.problems import Problem
 
@@ -28,12 +28,11 @@ async def changing_repository(db: Database, repo_id: str) -> AsyncIterator[None]
 
     Raises `unavailable` if the wait takes too long, or if the lease is lost.
     """
-    lease = NamedLease(f"repository:{repo_id}", _LEASE_MS)
-    until, stop_at = await _claim(db, lease)
-    held = HeldLease(db, lease, until)
+    lease = NamedLease(db, f"repository:{repo_id}", _LEASE_MS)
+    stop_at = await _claim(db, lease)
     try:
         async with asyncio.timeout_at(stop_at) as limit:
-            renewing = asyncio.create_task(_renew(held, limit))
+            renewing = asyncio.create_task(_renew(lease, limit))
             try:
                 yield
             finally:
@@ -43,30 +42,30 @@ async def changing_repository(db: Database, repo_id: str) -> AsyncIterator[None]
             raise _busy() from None
         raise
     finally:
-        await asyncio.shield(db.transact(_release, held))
+        await asyncio.shield(lease.release(None, _TOPIC))
 
 
-async def _claim(db: Database, lease: NamedLease) -> tuple[int, float]:
-    """When the lease ends by the clock of the store, and when to stop by that of this process."""
+async def _claim(db: Database, lease: NamedLease) -> float:
+    """When to stop, by the clock of this process."""
     try:
         async with asyncio.timeout(_MAX_WAIT_SECONDS):
             with db.changes.listen(_TOPIC) as signal:
                 while True:
                     stop_at = _stop_at()
-                    if (until := await db.transact(lease.claim)) is not None:
-                        return until, stop_at
+                    if await lease.claim():
+                        return stop_at
                     await signal.wait(_POLL_SECONDS)
     except TimeoutError:
         raise _busy() from None
 
 
-async def _renew(held: HeldLease, limit: asyncio.Timeout) -> None:
+async def _renew(lease: NamedLease, limit: asyncio.Timeout) -> None:
     while True:
         await asyncio.sleep(_RENEW_SECONDS)
         stop_at = _stop_at()
         # The lease outlasts a short outage of the store.
         with suppress(StoreUnavailable):
-            is_held = await held.renew()
+            is_held = await lease.renew()
             limit.reschedule(stop_at if is_held else 0)
             if not is_held:
                 return
@@ -75,11 +74,6 @@ async def _renew(held: HeldLease, limit: asyncio.Timeout) -> None:
 def _stop_at() -> float:
     """Counted from before the store is asked, since the answer may come late."""
     return asyncio.get_running_loop().time() + _MAX_UNRENEWED_SECONDS
-
-
-async def _release(tx: Transaction, held: HeldLease) -> None:
-    await held.release_in(tx)
-    tx.announce(_TOPIC)
 
 
 def _busy() -> Problem:

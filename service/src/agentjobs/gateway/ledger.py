@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from agentjobs.gateway.spending import Entry, Spent, charge
+from agentjobs.gateway.spending import Spent, Totals, charge
 from agentjobs.store.database import Database, Transaction
-from agentjobs_runtime.money import NANOUSD_PER_USD, usd_text
+from agentjobs_runtime.money import usd_text
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,23 +20,6 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     organization_id: str
     job_limit_nanousd: int | None = None
     day_limit_nanousd: int | None = None
-
-
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job has spent so far, including open reservations."""
-
-    input_tokens: int
-    output_tokens: int
-    cost_nanousd: int
-    requests: int
-
-    def as_usage(self) -> dict[str, int | float]:
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cost_usd": self.cost_nanousd / NANOUSD_PER_USD,
-            "requests": self.requests,
-        }
 
 
 class Reservation(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,16 +72,10 @@ class Ledger:
 
     async def _reserve(self, tx: Transaction, nanousd: int) -> Reservation:
         account = self._account
-        entry = Entry(
-            job_id=account.job_id,
-            organization_id=account.organization_id,
-            nanousd=nanousd,
-            requests=1,
-        )
-        spent = await charge(tx, entry)
+        spent = await charge(tx, account.job_id, account.organization_id, nanousd, requests=1)
         if exceeded := _exceeded_limit(account, spent):
             raise _BudgetExceeded(_refusal(exceeded, nanousd))
-        await self._on_totals(tx, _totals(spent))
+        await self._on_totals(tx, spent.totals)
         return Reservation(nanousd=nanousd, day=spent.day)
 
     async def _settle(
@@ -109,27 +86,19 @@ class Ledger:
         input_tokens: int,
         output_tokens: int,
     ) -> str | None:
-        entry = Entry(
-            job_id=self._account.job_id,
-            organization_id=self._account.organization_id,
-            nanousd=nanousd - reservation.nanousd,
+        account = self._account
+        spent = await charge(
+            tx,
+            account.job_id,
+            account.organization_id,
+            nanousd - reservation.nanousd,
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             day=reservation.day,
         )
-        spent = await charge(tx, entry)
-        await self._on_totals(tx, _totals(spent))
-        exceeded = _exceeded_limit(self._account, spent)
+        await self._on_totals(tx, spent.totals)
+        exceeded = _exceeded_limit(account, spent)
         return _overdraft_message(exceeded) if exceeded else None
-
-
-def _totals(spent: Spent) -> Totals:
-    return Totals(
-        input_tokens=spent.input_tokens,
-        output_tokens=spent.output_tokens,
-        cost_nanousd=spent.by_job,
-        requests=spent.requests,
-    )
 
 
 class _BudgetExceeded(Exception):
@@ -152,9 +121,9 @@ class _ExceededLimit(NamedTuple):
 def _exceeded_limit(account: Account, spent: Spent) -> _ExceededLimit | None:
     """The rows of both sums are locked until the transaction ends."""
     job, day = account.job_limit_nanousd, account.day_limit_nanousd
-    if job is not None and spent.by_job > job:
+    if job is not None and spent.totals.cost_nanousd > job:
         remedy = "a higher max_cost_usd, or `agentjobs orgs set-budget --per-job`"
-        return _ExceededLimit("this job's budget", remedy, spent.by_job, job)
+        return _ExceededLimit("this job's budget", remedy, spent.totals.cost_nanousd, job)
     if day is not None and spent.on_day > day:
         remedy = "`agentjobs orgs set-budget --per-day`"
         return _ExceededLimit("the organization's budget for today", remedy, spent.on_day, day)

@@ -4,7 +4,7 @@ The only exception: usage that the gateway itself requested is hidden from the c
 """
 
 import re
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -24,30 +24,16 @@ _RELEVANT_LINES = {
 _RESPONSE_ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-class Reader(Protocol):
-    @property
-    def usage(self) -> Usage | None:
-        """None until the usage is final."""
-
-    @property
-    def partial_usage(self) -> Usage | None:
-        """The latest usage that was reported, which may still grow."""
-
-    def feed(self, data: bytes) -> bytes:
-        """The bytes to send to the client now."""
-
-    def end(self) -> bytes:
-        """The bytes to send to the client at the end of the response."""
-
-
-def usage_reader(endpoint: Endpoint, content_type: str, *, hide_usage: bool) -> Reader:
+def usage_reader(
+    endpoint: Endpoint, content_type: str, *, hide_usage: bool
+) -> "JsonReader | EventStreamReader":
     if content_type.partition(";")[0].strip().lower() == "text/event-stream":
         return EventStreamReader(endpoint, hide_usage=hide_usage)
     return JsonReader(endpoint)
 
 
 class JsonReader:
-    """A single JSON document."""
+    """A single JSON document. `usage` is None until it is final; `partial_usage` may still grow."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.usage: Usage | None = None

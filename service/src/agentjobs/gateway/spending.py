@@ -3,81 +3,70 @@
 Returns the sums. The caller checks the limits and may roll the transaction back.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from agentjobs.store.database import Row, Transaction
+from agentjobs.store.database import Row, Transaction, to_struct
 from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.money import NANOUSD_PER_USD
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """The amounts to add; `day` is None for today by the database's clock."""
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has spent so far, including open reservations."""
 
-    job_id: str
-    organization_id: str
-    nanousd: int
-    input_tokens: int = 0
-    output_tokens: int = 0
-    requests: int = 0
-    day: int | None = None
-
-
-class Spent(NamedTuple):
-    """The sums after the addition; `day` counts from the epoch, in UTC."""
-
-    by_job: int
     input_tokens: int
     output_tokens: int
+    cost_nanousd: int
     requests: int
+
+    def as_usage(self) -> dict[str, int | float]:
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cost_usd": self.cost_nanousd / NANOUSD_PER_USD,
+            "requests": self.requests,
+        }
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """The sums after an addition; `day` counts from the epoch, in UTC."""
+
+    totals: Totals
     day: int
     on_day: int
 
 
-async def charge(tx: Transaction, entry: Entry) -> Spent:
-    """Locks both rows until the transaction ends.
+async def charge(
+    tx: Transaction,
+    job_id: str,
+    organization_id: str,
+    nanousd: int,
+    *,
+    input_tokens: int = 0,
+    output_tokens: int = 0,
+    requests: int = 0,
+    day: int | None = None,
+) -> Spent:
+    """Locks both rows until the transaction ends. `day` is today by default.
 
     The job's row is always locked before the day's, which rules out deadlocks.
     """
+    if day is None and tx.engine == "sqlite":
+        day = now_ms() // DAY_MS
+    of_day = {"organization_id": organization_id, "day": day, "nanousd": nanousd}
+    of_job = {"input_tokens": input_tokens, "output_tokens": output_tokens, "requests": requests}
+    row = that_day = await _fetch_row(tx, _CHARGE, job_id=job_id, **of_job, **of_day)
     if tx.engine == "sqlite":
-        return await _charge_sqlite(tx, entry)
-    return await _charge_postgresql(tx, entry)
-
-
-async def _charge_postgresql(tx: Transaction, entry: Entry) -> Spent:
-    row = await _fetch_row(tx, _CHARGE, **msgspec.structs.asdict(entry))
-    return _spent(row, row["spent_on_day"])
-
-
-async def _charge_sqlite(tx: Transaction, entry: Entry) -> Spent:
-    if entry.day is None:
-        entry = msgspec.structs.replace(entry, day=now_ms() // DAY_MS)
-    row = await _fetch_row(tx, _CHARGE, **msgspec.structs.asdict(entry))
-    that_day = await _fetch_row(
-        tx,
-        _CHARGE_DAY,
-        organization_id=entry.organization_id,
-        day=entry.day,
-        nanousd=entry.nanousd,
-    )
-    return _spent(row, that_day["spent_on_day"])
+        that_day = await _fetch_row(tx, _CHARGE_DAY, **of_day)
+    totals = to_struct(row, Totals, cost_nanousd=row["spent_nanousd"])
+    return Spent(totals, row["day"], that_day["spent_on_day"])
 
 
 async def _fetch_row(tx: Transaction, sql: str, **values: Any) -> Row:
     row = await tx.fetch_one(sql, **values)
     assert row is not None
     return row
-
-
-def _spent(row: Row, on_day: int) -> Spent:
-    return Spent(
-        by_job=row["spent_nanousd"],
-        input_tokens=row["input_tokens"],
-        output_tokens=row["output_tokens"],
-        requests=row["requests"],
-        day=row["day"],
-        on_day=on_day,
-    )
 
 
 # A single statement on PostgreSQL saves a round trip. The second insert reads the result of the

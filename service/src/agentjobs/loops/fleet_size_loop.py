@@ -13,7 +13,6 @@ def fleet_size_loop(db: Database, worker_id: str | None = None) -> PeriodicLoop:
     async def count() -> None:
         size = await fleet_size(db, worker_id or "")
         db.changes.processes = max(size.processes, 1)
-        db.changes.all_ask = not size.has_other_versions
         db.changes.workers = max(size.workers, 1)
         db.changes.position = None if worker_id is None else size.workers_before
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from agentjobs.store.database import Database
-from agentjobs.store.leases import ClaimLost, HeldLease, NamedLease, run_renewing
+from agentjobs.store.leases import ClaimLost, NamedLease, run_renewing
 from agentjobs_runtime.clock import SECOND_MS
 
 _LEASE_MS = 30 * SECOND_MS
@@ -33,13 +33,12 @@ class RoleLoop:
         is_able: Callable[[], bool] = lambda: True,
     ) -> None:
         self.name = name
-        self._db = db
         self._every_seconds = every_seconds
         self._once = once
         self._next_after_seconds = first_after_seconds
         self._even_if_not_due = at_start
         self._is_able = is_able
-        self._lease = NamedLease(f"role:{name}", _LEASE_MS)
+        self._lease = NamedLease(db, f"role:{name}", _LEASE_MS)
 
     async def run(self) -> None:
         while True:
@@ -50,14 +49,12 @@ class RoleLoop:
 
     async def run_if_due(self) -> bool:
         """False if it is not due, or another process performs it."""
-        until = await self._db.transact(self._lease.claim, even_if_not_due=self._even_if_not_due)
-        if until is None:
+        if not await self._lease.claim(even_if_not_due=self._even_if_not_due):
             return False
         self._even_if_not_due = False
-        held = HeldLease(self._db, self._lease, until)
         due_in_ms = 0
         try:
-            await run_renewing(self._call(), held.renew, _RENEW_SECONDS, _LEASE_MS)
+            await run_renewing(self._call(), self._lease.renew, _RENEW_SECONDS, _LEASE_MS)
             due_in_ms = int(self._every_seconds * SECOND_MS)
         except ClaimLost:
             _log.warning("%s was interrupted: another process performs it", self.name)
@@ -66,7 +63,7 @@ class RoleLoop:
             raise
         finally:
             # A process that stops leaves the role to another one at once.
-            await held.release(due_in_ms)
+            await self._lease.release(due_in_ms)
         return True
 
     async def _call(self) -> None:

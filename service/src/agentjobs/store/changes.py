@@ -96,8 +96,6 @@ class Changes:
         self.workers = 1
         self.position: int | None = 0
         """The position of this worker among the workers; None in a process that is not a worker."""
-        self.all_ask = True
-        """Whether all of them ask for the topics that they watch. Earlier versions do not."""
         self.on_subscribed: Callable[[str], None] = lambda _topic: None
         """Called with the topic of each new subscriber."""
         self.pass_on: Callable[[str], None] = lambda _topic: None

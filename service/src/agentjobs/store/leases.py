@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from agentjobs.store.database import Database, StoreUnavailable, Transaction
+from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction
 from agentjobs_runtime.clock import SECOND_MS
 
 T = TypeVar("T")
@@ -68,79 +68,64 @@ class DueColumn:
         return bool(changed)
 
 
-@dataclass(frozen=True, slots=True)
 class NamedLease:
     """A lease by name, in the table `leases`: a role of the fleet, or changes to one repository.
 
     A role is also due at a time, which `release` sets.
     """
 
-    name: str
-    lease_ms: int
+    def __init__(self, db: Database, name: str, lease_ms: int) -> None:
+        self._db = db
+        self._name = name
+        self._lease_ms = lease_ms
+        # Identifies the claim.
+        self._until = 0
 
-    async def claim(self, tx: Transaction, *, even_if_not_due: bool = False) -> int | None:
-        """When the lease ends; None while another process holds it, or before it is due."""
-        now = await tx.clock_ms()
-        due = "" if even_if_not_due else " AND leases.due_at <= :now"
-        row = await tx.fetch_one(
+    async def claim(self, *, even_if_not_due: bool = False) -> bool:
+        """False while another process holds it, or before it is due."""
+        return await self._hold(
             "INSERT INTO leases (name, held_until) VALUES (:name, :until)"
             " ON CONFLICT (name) DO UPDATE SET held_until = excluded.held_until"
-            f" WHERE leases.held_until <= :now{due} RETURNING held_until",
-            name=self.name,
-            until=now + self.lease_ms,
-            now=now,
+            " WHERE leases.held_until <= :now"
+            f"{'' if even_if_not_due else ' AND leases.due_at <= :now'} RETURNING held_until"
         )
-        return None if row is None else row["held_until"]
-
-    async def renew(self, tx: Transaction, held_until: int) -> int | None:
-        """When the lease ends now; None if it was lost."""
-        until = await tx.clock_ms() + self.lease_ms
-        changed = await tx.execute(
-            "UPDATE leases SET held_until = :until WHERE name = :name AND held_until = :held_until",
-            name=self.name,
-            held_until=held_until,
-            until=until,
-        )
-        return until if changed else None
-
-    async def release(self, tx: Transaction, held_until: int, due_in_ms: int | None = None) -> None:
-        """If `due_in_ms` is None, the lease may be claimed at once, and its row is deleted."""
-        if due_in_ms is None:
-            await tx.execute(
-                "DELETE FROM leases WHERE name = :name AND held_until = :held_until",
-                name=self.name,
-                held_until=held_until,
-            )
-        else:
-            await tx.execute(
-                "UPDATE leases SET held_until = 0, due_at = :due_at"
-                " WHERE name = :name AND held_until = :held_until",
-                name=self.name,
-                held_until=held_until,
-                due_at=await tx.clock_ms() + due_in_ms,
-            )
-
-
-class HeldLease:
-    """A named lease that this process holds until `until`."""
-
-    def __init__(self, db: Database, lease: NamedLease, until: int) -> None:
-        self._db = db
-        self._lease = lease
-        self._until = until
 
     async def renew(self) -> bool:
         """False if it was lost."""
-        until = await self._db.transact(self._lease.renew, self._until)
-        self._until = until or self._until
-        return until is not None
+        return await self._hold(
+            "UPDATE leases SET held_until = :until"
+            " WHERE name = :name AND held_until = :held_until RETURNING held_until"
+        )
 
-    async def release(self, due_in_ms: int) -> None:
-        await self._db.transact(self._lease.release, self._until, due_in_ms)
+    async def release(self, due_in_ms: int | None = None, *topics: str) -> None:
+        """If `due_in_ms` is None, the lease may be claimed at once, and its row is deleted."""
+        await self._db.transact(self._release, due_in_ms, topics)
 
-    async def release_in(self, tx: Transaction) -> None:
-        """Releases as a part of the caller's transaction."""
-        await self._lease.release(tx, self._until)
+    async def _hold(self, sql: str) -> bool:
+        async def hold(tx: Transaction) -> Row | None:
+            now = await tx.clock_ms()
+            values = {"until": now + self._lease_ms, "now": now, "held_until": self._until}
+            return await tx.fetch_one(sql, name=self._name, **values)
+
+        row = await self._db.transact(hold)
+        if row is not None:
+            self._until = row["held_until"]
+        return row is not None
+
+    async def _release(
+        self, tx: Transaction, due_in_ms: int | None, topics: tuple[str, ...]
+    ) -> None:
+        held = "name = :name AND held_until = :held_until"
+        values = {"name": self._name, "held_until": self._until}
+        if due_in_ms is None:
+            await tx.execute(f"DELETE FROM leases WHERE {held}", **values)
+        else:
+            await tx.execute(
+                f"UPDATE leases SET held_until = 0, due_at = :due_at WHERE {held}",
+                due_at=await tx.clock_ms() + due_in_ms,
+                **values,
+            )
+        tx.announce(*topics)
 
 
 class Lease:

@@ -149,10 +149,10 @@ async def test_whoever_follows_a_log_is_woken_by_each_change(
 
 async def test_an_operator_finds_a_build_by_its_id_alone(environments: Environments) -> None:
     build_id = await environments.request()
-    found = await build_queries.find_any_build(environments.db, build_id)
+    found = await build_queries.find_build(environments.db, build_id)
     assert found is not None
     assert found.repo_id == environments.repo.id
-    assert await build_queries.find_any_build(environments.db, "env_none") is None
+    assert await build_queries.find_build(environments.db, "env_none") is None
 
 
 async def test_metrics_count_snapshots_and_builds(environments: Environments) -> None:

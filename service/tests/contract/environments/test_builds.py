@@ -125,7 +125,7 @@ async def test_removed_snapshots_are_not_found_and_uses_are_counted(database: Da
     build_id = await ready(database, request)
     await builds.record_use(database, build_id)
     await builds.record_use(database, build_id)
-    build = await build_queries.find_build(database, "repo_1", build_id)
+    build = await build_queries.find_build(database, build_id, "repo_1")
     assert build is not None
     assert build.hits == 2
     assert build.used_at is not None

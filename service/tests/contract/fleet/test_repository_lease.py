@@ -8,7 +8,7 @@ import pytest
 from agentjobs.fleet import repository_lease
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.leases import HeldLease, NamedLease
+from agentjobs.store.leases import NamedLease
 from agentjobs_runtime.problems import Problem
 
 
@@ -60,12 +60,12 @@ async def test_a_wait_that_takes_too_long_is_answered(
 async def test_a_change_stops_before_its_lease_ends_while_the_store_hangs(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hang(_: HeldLease) -> bool:
+    async def hang(_: NamedLease) -> bool:
         return await asyncio.Event().wait()
 
     monkeypatch.setattr(repository_lease, "_RENEW_SECONDS", 0.01)
     monkeypatch.setattr(repository_lease, "_MAX_UNRENEWED_SECONDS", 0.05, raising=False)
-    monkeypatch.setattr(HeldLease, "renew", hang)
+    monkeypatch.setattr(NamedLease, "renew", hang)
     with pytest.raises(Problem) as stopped:
         async with asyncio.timeout(30), changing_repository(database, "repo_1"):
             await asyncio.Event().wait()
@@ -77,10 +77,10 @@ async def test_a_change_does_not_begin_if_its_lease_was_granted_too_late(
 ) -> None:
     claim = NamedLease.claim
 
-    async def claim_late(lease: NamedLease, tx: Transaction) -> int | None:
-        until = await claim(lease, tx)
+    async def claim_late(lease: NamedLease) -> bool:
+        is_held = await claim(lease)
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: time.monotonic() + 13)
-        return until
+        return is_held
 
     monkeypatch.setattr(NamedLease, "claim", claim_late)
     with pytest.raises(Problem) as stopped:

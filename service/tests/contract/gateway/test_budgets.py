@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentjobs.gateway.ledger import Account, Ledger, Refusal, Reservation, Totals
+from agentjobs.gateway.ledger import Account, Ledger, Refusal, Reservation
+from agentjobs.gateway.spending import Totals
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from tests.support.stores import add

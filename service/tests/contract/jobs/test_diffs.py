@@ -7,7 +7,6 @@ import pytest
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.results.diffs import MAX_DIFF_BYTES, load_diff, store_diff
 from agentjobs.jobs.views.detail_queries import DiffSize, load_details
-from agentjobs.local_git.repositories import path as git_path
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.problems import Problem
@@ -72,25 +71,6 @@ async def test_a_large_diff_is_cut(harness: JobHarness, tmp_path: Path) -> None:
     assert diff.is_truncated
     assert diff.content.count(b"diff --git") == 1
     assert diff.content.endswith(b"+small\n")
-
-
-async def test_the_diff_of_an_earlier_version_is_read_from_the_repository(
-    harness: JobHarness,
-) -> None:
-    caller = await harness.organization()
-    job_id = await harness.job(caller)
-    claimed = await harness.claim()
-    repositories = harness.context.settings.repositories_path
-    git_dir = git_path(repositories, claimed.repo_id)
-    base, head = commit(repositories / "source", a="1\n"), commit(repositories / "source", b="2\n")
-    git_output("clone", "-q", "--bare", "source", str(git_dir), cwd=repositories)
-    await harness.db.transact(_set_commits, job_id, base, head)
-    diff = await load_diff(harness.context, caller.organization_id, job_id)
-    assert b"diff --git a/b b/b" in diff.content
-    await harness.db.transact(_set_commits, job_id, base, "f" * 40)
-    with pytest.raises(Problem) as refused:
-        await load_diff(harness.context, caller.organization_id, job_id)
-    assert refused.value.code == "diff_not_available"
 
 
 async def test_commits_that_the_mirror_lacks_are_an_error(

@@ -200,19 +200,6 @@ async def test_other_processes_hear_only_of_jobs_that_they_watch(
     assert _topics(notices) == {"?job:1", "job:1"}
 
 
-async def test_processes_of_other_versions_hear_of_every_job(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watched_topics, "_UNKNOWN_SECONDS", 0)
-    async with opened(postgres_url) as writer, opened(postgres_url) as other:
-        with monkeypatch.context() as earlier_version:
-            earlier_version.setattr(other.changes, "on_subscribed", lambda _: None)
-            with other.changes.listen("job:1") as watched:
-                writer.changes.all_ask = False
-                await writer.transact(announce, "a", "job:1")
-                assert await watched.wait(WITHIN_SECONDS)
-
-
 async def test_a_process_asks_again_although_it_hears_of_others_all_the_time(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.gateway.ledger import Totals
+from agentjobs.gateway.spending import Totals
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs_worker.agents.readiness import check_readiness

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs.gateway.ledger import Totals
 from agentjobs.gateway.prices import Prices, load_prices
+from agentjobs.gateway.spending import Totals
 from agentjobs.gateway.usage import Usage, chat_usage, messages_usage, responses_usage
 from agentjobs_runtime.settings import SettingsError, load
 from agentjobs_runtime.settings.tables import PriceTable

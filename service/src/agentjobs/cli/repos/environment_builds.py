@@ -120,7 +120,7 @@ def _build(
         build_id = await request_environment_build(
             admin.db, organization_id, repo, is_rebuild=is_rebuild
         )
-        build = await find_build(admin.db, repo.id, build_id)
+        build = await find_build(admin.db, build_id, repo.id)
         if not await can_build(admin.db, admin.settings):
             message = (
                 "The build waits: no worker is running that can provide environments. See"
@@ -146,7 +146,7 @@ async def _follow(admin: Admin, repo: "RepoView", build_id: str, *, is_quiet: bo
 
     shown = ""
     while True:
-        build = await find_build(admin.db, repo.id, build_id)
+        build = await find_build(admin.db, build_id, repo.id)
         if build is None:
             return await _ended_without_build(admin, repo, build_id)
         log = await read_log(admin.db, build_id)
@@ -186,17 +186,17 @@ def _print_new(shown: str, log: str) -> None:
 
 
 async def _find_build(admin: Admin, org: str, name: str, build_id: str) -> "Build":
-    from agentjobs.environments.build_queries import find_any_build, find_build, list_builds
+    from agentjobs.environments.build_queries import find_build, list_builds
     from agentjobs_runtime.identifiers import id_matcher
     from agentjobs_runtime.problems import Problem
 
     build: Build | None
     if not build_id and id_matcher("env")(name):
-        build = await find_any_build(admin.db, name)
+        build = await find_build(admin.db, name)
     else:
         _, repo = await admin.find_repo(org, name)
         if build_id:
-            build = await find_build(admin.db, repo.id, build_id)
+            build = await find_build(admin.db, build_id, repo.id)
         else:
             build = next(iter(await list_builds(admin.db, repo.id, limit=1)), None)
             if build is None:

@@ -27,10 +27,6 @@ HAS_RETURNED = (
     "EXISTS (SELECT 1 FROM workers w WHERE w.id = q.lease_owner"
     " AND w.heartbeat_at > q.lease_expires_at)"
 )
-_LOST_NOW = (
-    f"CAST(:now AS BIGINT), j.status = 'running', {HAS_RETURNED}"
-    " FROM job_queue q JOIN jobs j ON j.id = q.job_id WHERE q.job_id = :job_id"
-)
 
 
 class LostClaims(msgspec.Struct, frozen=True):
@@ -46,7 +42,9 @@ async def count_lost_claims(tx: Transaction, job_id: str, now: int) -> LostClaim
     """All that the job has lost, and the claim that it still has."""
     rows = await tx.fetch_all(
         "SELECT lost_at, started, was_alive FROM lost_claims"
-        f" WHERE job_id = :job_id AND kind = :kind UNION ALL SELECT {_LOST_NOW}",
+        " WHERE job_id = :job_id AND kind = :kind UNION ALL SELECT CAST(:now AS BIGINT),"
+        f" j.status = 'running', {HAS_RETURNED} FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+        " WHERE q.job_id = :job_id",
         job_id=job_id,
         kind=_WORKER,
         now=now,
@@ -61,13 +59,7 @@ async def count_lost_claims(tx: Transaction, job_id: str, now: int) -> LostClaim
 
 async def record_lost_claim(tx: Transaction, job_id: str, now: int) -> None:
     """Add the claim that the job still has."""
-    await tx.execute(
-        "INSERT INTO lost_claims (job_id, fence, worker_id, kind, lost_at, started, was_alive)"
-        f" SELECT q.job_id, q.fence, q.lease_owner, CAST(:kind AS TEXT), {_LOST_NOW}",
-        job_id=job_id,
-        kind=_WORKER,
-        now=now,
-    )
+    await _record(tx, job_id, now, _WORKER, was_alive=HAS_RETURNED)
 
 
 async def record_lost_sandbox(tx: Transaction, job_id: str, now: int) -> int:
@@ -84,11 +76,14 @@ async def record_adoption(tx: Transaction, job_id: str, now: int) -> bool:
     return True
 
 
-async def _record(tx: Transaction, job_id: str, now: int, kind: str) -> None:
+async def _record(
+    tx: Transaction, job_id: str, now: int, kind: str, *, was_alive: str = "TRUE"
+) -> None:
+    """`was_alive` is an SQL condition."""
     await tx.execute(
         "INSERT INTO lost_claims (job_id, fence, worker_id, kind, lost_at, started, was_alive)"
         " SELECT q.job_id, q.fence, q.lease_owner, CAST(:kind AS TEXT), CAST(:now AS BIGINT),"
-        " j.status = 'running', TRUE FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+        f" j.status = 'running', {was_alive} FROM job_queue q JOIN jobs j ON j.id = q.job_id"
         " WHERE q.job_id = :job_id",
         job_id=job_id,
         now=now,

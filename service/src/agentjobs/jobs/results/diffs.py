@@ -15,17 +15,15 @@ from agentjobs.jobs.lookup import job_not_found
 from agentjobs.jobs.queue.claim import lock_claim
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.local_git.diffs import read_unified
-from agentjobs.local_git.repositories import path as git_path
 from agentjobs.local_git.unified_diff import parse_unified
 from agentjobs.store.database import Database, Transaction
-from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 
 MAX_DIFF_BYTES = 1024 * 1024
 
 _SELECT = (
-    "SELECT j.base_commit, j.head_commit, j.repo_id, d.content, d.is_truncated"
+    "SELECT j.base_commit, j.head_commit, d.content, d.is_truncated"
     " FROM jobs j LEFT JOIN job_diffs d ON d.job_id = j.id"
     " WHERE j.id = :job_id AND j.organization_id = :organization_id"
 )
@@ -81,23 +79,11 @@ async def load_diff(context: JobsContext, organization_id: str, job_id: str) -> 
         raise job_not_found(job_id)
     row = rows[0]
     base, head = row["base_commit"], row["head_commit"]
-    if row["content"] is not None:
-        content = await asyncio.to_thread(zlib.decompress, row["content"])
-        return JobDiff(base, head, content, bool(row["is_truncated"]))
-    git_dir = git_path(context.settings.repositories_path, row["repo_id"])
-    if base and head and (git_dir / "HEAD").is_file():
-        # A job of an earlier version; the copy of a platform may lack its commits.
-        try:
-            diff, is_complete = await read_unified(git_dir, base, head, max_bytes=MAX_DIFF_BYTES)
-        except GitError:
-            raise _not_available() from None
-        return JobDiff(base, head, diff, not is_complete)
-    raise _not_available()
-
-
-def _not_available() -> Problem:
-    return Problem(
-        "diff_not_available",
-        "This job has no diff: its agent has not finished, or proposed no change. View the changes"
-        " of a job that an earlier version ran in its pull request.",
-    )
+    if row["content"] is None:
+        raise Problem(
+            "diff_not_available",
+            "This job has no diff: its agent has not finished, or proposed no change. View the"
+            " changes of a job that an earlier version ran in its pull request.",
+        )
+    content = await asyncio.to_thread(zlib.decompress, row["content"])
+    return JobDiff(base, head, content, bool(row["is_truncated"]))

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from agentjobs.gateway.ledger import Totals
+from agentjobs.gateway.spending import Totals
 from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.claim import CLAIMED_JOB
 from agentjobs.store.database import Transaction

@@ -6,19 +6,15 @@ drops the hour.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
 from agentjobs.jobs.states import CANCELLED, COMPLETED, FAILED
 from agentjobs.jobs.views.hourly_stats import Counts, Finished, read_counts, read_finished
 from agentjobs.store.database import Database
+from agentjobs.webhooks.statistics import SPANS, Span
 from agentjobs_runtime.clock import DAY_MS, HOUR_MS, now_ms
-
-Span = Literal["24h", "7d", "30d"]
-
-# Hours per bucket, and the number of buckets.
-SPANS: Mapping[Span, tuple[int, int]] = {"24h": (1, 24), "7d": (6, 28), "30d": (24, 30)}
+from agentjobs_runtime.weighted_cache import WeightedCache
 
 # Other machines' clocks differ, and transactions commit late.
 _CLOSED_AFTER_MS = 300_000
@@ -86,20 +82,17 @@ class _Hours(msgspec.Struct):
 
     counts: dict[int, Counts] = {}
     finished: dict[int, Sequence[Finished]] = {}
-    # The size when it was last counted.
-    cells: int = 0
 
-    def count_cells(self) -> None:
-        ended = sum(1 + len(result) for result in self.finished.values())
-        self.cells = len(self.counts) + ended
+    @property
+    def cells(self) -> int:
+        return len(self.counts) + sum(1 + len(result) for result in self.finished.values())
 
 
 class Statistics:
     def __init__(self, db: Database, *, max_cells: int = _MAX_CELLS) -> None:
         self._db = db
         self._max_cells = max_cells
-        # In the order of their last use.
-        self._cache: dict[str, _Hours] = {}
+        self._cache: WeightedCache[str, _Hours] = WeightedCache(max_cells)
 
     async def overview(
         self, organization_id: str, span: Span, now: int | None = None, *, hours_ahead: int = 0
@@ -170,12 +163,8 @@ class Statistics:
             if hour < closed and (not count.pending or hour < settled)
         )
         _drop_before(cached, now // HOUR_MS - 2 * SPANS["30d"][0] * SPANS["30d"][1] - 24)
-        cached.count_cells()
-        self._cache.pop(organization_id, None)
-        self._cache[organization_id] = cached
-        cells = sum(entry.cells for entry in self._cache.values())
-        while len(self._cache) > 1 and cells > self._max_cells:
-            cells -= self._cache.pop(next(iter(self._cache))).cells
+        # Even one that is too large is kept, as the only one.
+        self._cache.put(organization_id, cached, min(cached.cells, self._max_cells))
 
 
 def _drop_before(cached: _Hours, oldest: int) -> None:

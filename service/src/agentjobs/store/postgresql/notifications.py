@@ -88,10 +88,7 @@ class Notifications:
         topics = set(topics)
         left = {topic for topic in topics if self._changes.is_left_to_subscriber(topic)}
         self._left |= left
-        needed = topics - left
-        if self._changes.all_ask:
-            needed = self._watched.select(needed)
-        if needed:
+        if needed := self._watched.select(topics - left):
             self._send_soon(*needed)
 
     def _pass_on(self, topic: str) -> None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines
-from agentjobs.jobs.views.statistics import Figures, Overview, Span
+from agentjobs.jobs.views.statistics import Figures, Overview
 from agentjobs.web.dashboard.attention import load_attention
 from agentjobs.web.dashboard.checklist import load_checklist
 from agentjobs.web.dashboard.live import live_fragments
@@ -20,6 +20,7 @@ from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
 from agentjobs.web.dashboard.plots.scale import Unit
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.zones import period_label, whole_hours_ahead
+from agentjobs.webhooks.statistics import Span
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.money import NANOUSD_PER_USD
 

@@ -102,7 +102,7 @@ async def _select(request: PageRequest, repo: RepoView, status: EnvironmentStatu
     build_id = request.query_param("build")
     if not build_id:
         return next(iter(status.builds), None)
-    selected = await find_build(request.db, repo.id, build_id)
+    selected = await find_build(request.db, build_id, repo.id)
     if selected is None:
         raise Problem("not_found", "There is no such build. It may have been deleted since.")
     return selected
