@@ -1,6 +1,6 @@
-"""The acceptance tests of agents in pods, on a real cluster."""
+"""Jobs whose agents run in pods, on a real cluster."""
 
-from tests.acceptance.test_pods import *  # noqa: F403 - the same tests
+from tests.integration.service.test_pods import *  # noqa: F403 - the same tests
 
 # That of conftest.py is used.
 del kubeconfig  # noqa: F821 - imported above

@@ -104,6 +104,12 @@ def test_the_chart_sets_only_settings_that_exist() -> None:
     assert names <= SETTINGS
 
 
+def test_every_included_template_is_defined() -> None:
+    texts = [path.read_text() for path in (CHART / "templates").iterdir()]
+    included = {name for text in texts for name in re.findall(r'include "([^"]+)"', text)}
+    assert included <= set(re.findall(r'define "([^"]+)"', HELPERS))
+
+
 def test_every_secret_is_read_from_an_existing_one() -> None:
     named = {name.lower() for name in re.findall(r'"([A-Z_]+)" \.root\.Values\.secrets\.', HELPERS)}
     assert named == SECRETS
