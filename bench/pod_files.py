@@ -6,6 +6,7 @@ one directory of this machine to another. Needs a cluster, which AGENTJOBS_TEST_
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import shutil
@@ -16,17 +17,16 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
-from agentjobs_kubernetes.channels import Channel, ConnectionLost
 from agentjobs_kubernetes.cluster import Cluster
 from agentjobs_kubernetes.cluster_settings import ClusterSettings
-from agentjobs_kubernetes.connection import Supervisor
+from agentjobs_kubernetes.connection import Supervisor, connect
 from agentjobs_kubernetes.credentials import new_credentials
-from agentjobs_kubernetes.dial import connect
 from agentjobs_kubernetes.download import TransferLimits, download_changes
-from agentjobs_kubernetes.messages import Prepared, Started
 from agentjobs_kubernetes.pods import PodRequest, pod_name
+from agentjobs_kubernetes.stream import ConnectionLost
 from agentjobs_kubernetes.upload import upload_tree
 from agentjobs_runtime.sandboxes.limits import Limits
 from bench.report import verdict
@@ -94,17 +94,15 @@ async def _round(
         with _timed(times, "tar"):
             await _run("sh", "-c", _TAR, "sh", tree, path)
     with _timed(times, "ours in"):
-        channel = supervisor.open_upload("/workspace", track=True)
-        await upload_tree(channel, [tree])
-        await supervisor.finish_upload(channel)
+        send = functools.partial(upload_tree, source=tree)
+        await supervisor.upload(send, "upload", path="/workspace", track=True)
     with _timed(times, "kubectl in"):
         await asyncio.to_thread(cluster.kubectl, "cp", str(tree), inside)
     await _change_files(supervisor)
     with _timed(times, "ours out"):
-        deletions = supervisor.open("deletions", path="/workspace")
-        changes = supervisor.open("download", path="/workspace", changes=True)
         limits = TransferLimits.of(Limits())
-        result = await download_changes(changes, deletions, received, limits)
+        async with supervisor.open("download", path="/workspace") as changes:
+            result = await download_changes(changes, received, limits)
     assert result.entries == FILES, result
     with _timed(times, "kubectl out"):
         await asyncio.to_thread(cluster.kubectl, "cp", inside, str(copied))
@@ -114,8 +112,8 @@ async def _round(
 async def _change_files(supervisor: Supervisor) -> None:
     command = {"type": "prepare", "argv": ["sh", "-c", _CHANGE], "directory": "/workspace"}
     environment = {"environment": {"PATH": "/usr/bin:/bin"}, "ports": [], "limits": {}}
-    await supervisor.request({**command, **environment, "seccomp": None}, Prepared)
-    await supervisor.request({"type": "start"}, Started)
+    await supervisor.request({**command, **environment, "seccomp": None}, NoneType)
+    await supervisor.request({"type": "start"}, NoneType)
     assert (await supervisor.ended).exit_code == 0
 
 
@@ -138,7 +136,7 @@ async def _pod(cluster: Cluster) -> AsyncIterator[tuple[str, Supervisor]]:
         deadline = time.monotonic() + _CONNECT_SECONDS
         while True:
             try:
-                supervisor = await connect(address, credentials, _Silence(), _refuse, 60)
+                supervisor = await connect(address, credentials, _Silence(), lambda _: None, 60)
                 break
             except ConnectionLost:
                 if time.monotonic() > deadline:
@@ -148,10 +146,6 @@ async def _pod(cluster: Cluster) -> AsyncIterator[tuple[str, Supervisor]]:
         supervisor.close()
     finally:
         await cluster.delete_pod(name)
-
-
-def _refuse(channel: Channel, address: tuple[str, int]) -> None:
-    raise AssertionError(f"nobody connects to {address} on {channel}")
 
 
 def _figure(direction: str, medians: dict[str, float]) -> dict[str, Any]:

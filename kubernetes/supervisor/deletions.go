@@ -1,30 +1,18 @@
 package main
 
-import (
-	"bufio"
-	"io"
-)
+import "bufio"
 
-// serveDeletions sends the paths that are gone, or are something else now.
-func (s *supervisor) serveDeletions(c *channel, kind opening) {
-	err := s.checkReadable(kind.Path)
-	if baseline := s.trees.baseline(kind.Path); err == nil && baseline != nil {
-		err = s.trees.listDeletions(c, kind.Path, baseline)
+// listDeletions writes the paths that are gone, or are something else now.
+func (t *trees) listDeletions(to *bufio.Writer, path string, baseline *node) error {
+	if baseline == nil {
+		return nil
 	}
-	finishSending(c, err)
-}
-
-func (t *trees) listDeletions(to io.Writer, path string, baseline *node) error {
 	root, err := openRoot(path, t.access)
 	if err != nil {
 		return err
 	}
 	defer root.close()
-	buffered := bufio.NewWriterSize(to, maxDataBytes)
-	if err := compare(buffered, root, "", baseline); err != nil {
-		return err
-	}
-	return buffered.Flush()
+	return compare(to, root, "", baseline)
 }
 
 func compare(to *bufio.Writer, d *directory, prefix string, before *node) error {

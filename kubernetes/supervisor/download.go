@@ -15,35 +15,27 @@ import (
 // The kernel accepts no longer path, and the worker could not use one.
 const maxPathBytes = 4095
 
-// serveDownload sends what differs from the baseline, or everything, as a tar.
-func (s *supervisor) serveDownload(c *channel, kind opening) {
-	err := s.checkReadable(kind.Path)
-	if err == nil {
-		var baseline *node
-		if kind.Changes {
-			baseline = s.trees.baseline(kind.Path)
-		}
-		err = s.trees.archive(c, kind.Path, baseline, kind.MaxFileBytes)
-	}
-	finishSending(c, err)
-}
-
-func (s *supervisor) checkReadable(path string) error {
+// sendChanges sends the paths that are gone, each with a NUL at its end, an empty path, and a tar with
+// what is new or has changed.
+func (s *supervisor) sendChanges(to io.Writer, request *message) error {
 	if s.currentState() == stateRunning {
 		return errors.New("the agent is still running")
 	}
-	if !filepath.IsAbs(path) {
-		return fmt.Errorf("%q is not an absolute path", path)
+	if !filepath.IsAbs(request.Path) {
+		return fmt.Errorf("%q is not an absolute path", request.Path)
 	}
-	return nil
-}
-
-func finishSending(c *channel, err error) {
-	if err != nil {
-		c.session.fail(c, err)
-		return
+	baseline := s.trees.baseline(request.Path)
+	buffered := bufio.NewWriterSize(to, maxDataBytes)
+	if err := s.trees.listDeletions(buffered, request.Path, baseline); err != nil {
+		return err
 	}
-	c.End()
+	if err := buffered.WriteByte(0); err != nil {
+		return err
+	}
+	if err := s.trees.archive(buffered, request.Path, baseline, request.MaxFileBytes); err != nil {
+		return err
+	}
+	return buffered.Flush()
 }
 
 // archiver writes the entries of one download.
@@ -61,15 +53,11 @@ func (t *trees) archive(to io.Writer, path string, baseline *node, maxFileBytes 
 		return err
 	}
 	defer root.close()
-	buffered := bufio.NewWriterSize(to, maxDataBytes)
-	a := &archiver{trees: t, tar: tar.NewWriter(buffered), buffer: make([]byte, maxDataBytes), maxFileBytes: maxFileBytes}
+	a := &archiver{trees: t, tar: tar.NewWriter(to), buffer: make([]byte, maxDataBytes), maxFileBytes: maxFileBytes}
 	if err := a.addDirectory(root, "", baseline); err != nil {
 		return err
 	}
-	if err := a.tar.Close(); err != nil {
-		return err
-	}
-	return buffered.Flush()
+	return a.tar.Close()
 }
 
 func (a *archiver) addDirectory(d *directory, prefix string, baseline *node) error {

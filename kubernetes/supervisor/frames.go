@@ -2,85 +2,64 @@ package main
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 )
 
 const (
-	protocolVersion = 1
-	headerBytes     = 9
+	protocolVersion = 2
+	headerBytes     = 5
 	maxDataBytes    = 64 * 1024
 	maxMessageBytes = 8 * 1024 * 1024
 	// Before the worker has authenticated itself.
 	maxHelloBytes = 4096
 	offsetBytes   = 8
-	initialCredit = 1024 * 1024
 )
 
 type frameType uint8
 
 const (
 	frameMessage frameType = iota
-	frameOpen
+	// Without a payload, it is the end of the sender's data.
 	frameData
-	frameEnd
-	frameClose
-	frameCredit
+	// Only the supervisor sends output.
 	frameOutput
-	frameAck
 )
 
 var errProtocol = errors.New("protocol error")
 
-type frame struct {
-	kind    frameType
-	channel uint32
-	payload []byte
-}
-
-// readFrame refuses a length that its type does not allow before it reads the payload.
-func readFrame(reader io.Reader, maxMessage int) (frame, error) {
+// readHeader refuses a frame that is not of this type, or longer than it may be.
+func readHeader(reader io.Reader, kind frameType, maxBytes int) (length int, err error) {
 	var header [headerBytes]byte
 	if _, err := io.ReadFull(reader, header[:]); err != nil {
-		return frame{}, err
+		return 0, err
 	}
-	f := frame{kind: frameType(header[0]), channel: binary.BigEndian.Uint32(header[1:])}
-	length := int64(binary.BigEndian.Uint32(header[5:]))
-	if !isAllowedLength(f.kind, length, maxMessage) {
-		return frame{}, fmt.Errorf("%w: a frame of type %d with %d bytes", errProtocol, f.kind, length)
+	size := binary.BigEndian.Uint32(header[1:])
+	if frameType(header[0]) != kind || int64(size) > int64(maxBytes) {
+		return 0, fmt.Errorf("%w: a frame of type %d with %d bytes", errProtocol, header[0], size)
 	}
-	if (f.channel == 0) != isConnectionFrame(f.kind) {
-		return frame{}, fmt.Errorf("%w: a frame of type %d on channel %d", errProtocol, f.kind, f.channel)
-	}
-	f.payload = make([]byte, length)
-	_, err := io.ReadFull(reader, f.payload)
-	return f, err
+	return int(size), nil
 }
 
-func isAllowedLength(kind frameType, length int64, maxMessage int) bool {
-	switch kind {
-	case frameMessage:
-		return length <= int64(maxMessage)
-	case frameOpen, frameData:
-		return length <= maxDataBytes
-	case frameEnd, frameClose:
-		return length == 0
-	case frameCredit:
-		return length == 4
-	case frameAck:
-		return length == offsetBytes
+func readMessage(reader io.Reader, maxBytes int) (*message, error) {
+	length, err := readHeader(reader, frameMessage, maxBytes)
+	if err != nil {
+		return nil, err
 	}
-	// The worker sends no output.
-	return false
+	payload := make([]byte, length)
+	if _, err := io.ReadFull(reader, payload); err != nil {
+		return nil, err
+	}
+	m := &message{}
+	if err := json.Unmarshal(payload, m); err != nil {
+		return nil, fmt.Errorf("%w: %v", errProtocol, err)
+	}
+	return m, nil
 }
 
-func isConnectionFrame(kind frameType) bool {
-	return kind == frameMessage || kind == frameOutput || kind == frameAck
-}
-
-func putHeader(buffer []byte, kind frameType, channel uint32, length int) {
+func putHeader(buffer []byte, kind frameType, length int) {
 	buffer[0] = byte(kind)
-	binary.BigEndian.PutUint32(buffer[1:], channel)
-	binary.BigEndian.PutUint32(buffer[5:], uint32(length))
+	binary.BigEndian.PutUint32(buffer[1:], uint32(length))
 }

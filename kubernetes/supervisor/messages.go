@@ -9,17 +9,28 @@ import (
 
 // message is any message of the worker; `Type` says which fields it has.
 type message struct {
-	Type       string `json:"type"`
-	Version    int    `json:"version"`
-	Token      string `json:"token"`
-	OutputFrom uint64 `json:"output_from"`
+	Type string `json:"type"`
+	ID   uint64 `json:"id"`
+
+	// The first message of each connection has a token. Its type is "hello", or what a stream is for.
+	Version int    `json:"version"`
+	Token   string `json:"token"`
+	Session uint64 `json:"session"`
 
 	command
 
+	// Of the output.
+	Offset    uint64   `json:"offset"`
 	Names     []string `json:"names"`
 	Path      string   `json:"path"`
+	Track     bool     `json:"track"`
 	Addresses []string `json:"addresses"`
 	Seconds   float64  `json:"seconds"`
+	Port      int      `json:"port"`
+	// Of each file of a download.
+	MaxFileBytes int64 `json:"max_file_bytes"`
+	// Of the whole cache.
+	MaxBytes int64 `json:"max_bytes"`
 }
 
 // command is the agent's, as the worker prepares it.
@@ -66,16 +77,6 @@ type limits struct {
 	WorkspaceBytes uint64 `json:"workspace_bytes"`
 }
 
-type helloReply struct {
-	Type         string `json:"type"`
-	Version      int    `json:"version"`
-	Architecture string `json:"architecture"`
-	State        string `json:"state"`
-	Ended        *ended `json:"ended"`
-	// Directories that have the files of their layer from the cache.
-	Unpacked []string `json:"unpacked"`
-}
-
 type ended struct {
 	Type       string  `json:"type"`
 	ExitCode   *int    `json:"exit_code"`
@@ -83,55 +84,9 @@ type ended struct {
 	DurationMS int64   `json:"duration_ms"`
 }
 
-type reply struct {
-	Type string `json:"type"`
-}
+// fields of a message of the supervisor.
+type fields map[string]interface{}
 
-type failedReply struct {
-	Type    string `json:"type"`
-	Channel uint32 `json:"channel,omitempty"`
-	Reason  string `json:"reason"`
-}
-
-type uploadedReply struct {
-	Type    string  `json:"type"`
-	Channel uint32  `json:"channel"`
-	Entries int     `json:"entries"`
-	Error   *string `json:"error"`
-}
-
-type portsReply struct {
-	Type  string `json:"type"`
-	Ports []int  `json:"ports"`
-}
-
-type programsReply struct {
-	Type  string            `json:"type"`
-	Paths map[string]string `json:"paths"`
-}
-
-type dialedReply struct {
-	Type    string            `json:"type"`
-	Results map[string]string `json:"results"`
-}
-
-type existenceReply struct {
-	Type   string `json:"type"`
-	Path   string `json:"path"`
-	Exists bool   `json:"exists"`
-}
-
-// opening is the payload of OPEN: what a channel is for.
-type opening struct {
-	Kind    string `json:"kind"`
-	Path    string `json:"path,omitempty"`
-	Track   bool   `json:"track,omitempty"`
-	Changes bool   `json:"changes,omitempty"`
-	// Of a download.
-	MaxFileBytes int64  `json:"max_file_bytes,omitempty"`
-	Port         int    `json:"port,omitempty"`
-	Number       int    `json:"number,omitempty"`
-	Address      string `json:"address,omitempty"`
-	// Of the whole cache.
-	MaxBytes int64 `json:"max_bytes,omitempty"`
+func failed(id uint64, reason error) fields {
+	return fields{"type": "failed", "id": id, "reason": reason.Error()}
 }

@@ -84,15 +84,13 @@ func (p *ports) relay(number int, connection *net.TCPConn) {
 	if !ok || !local.IP.IsLoopback() {
 		return
 	}
-	kind := opening{Kind: "port", Number: number, Address: local.IP.String()}
 	for {
 		session := p.supervisor.currentSession()
-		c, err := session.open(kind)
-		if err == nil {
+		if c := session.request(number, local.IP.String()); c != nil {
+			defer session.closeStream(c)
 			relay(c, connection)
 			return
 		}
 		// The worker reconnects.
-		<-session.closed
 	}
 }

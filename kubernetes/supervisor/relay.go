@@ -14,14 +14,14 @@ const (
 	connectTimeout   = 10 * time.Second
 )
 
-// serveConnect connects the worker to a port inside.
-func serveConnect(c *channel, port int) {
+// connectTo connects the worker to a port inside.
+func connectTo(c *stream, port int) error {
 	connection, err := connectInside(port)
 	if err != nil {
-		c.Close()
-		return
+		return err
 	}
 	relay(c, connection)
+	return nil
 }
 
 func connectInside(port int) (*net.TCPConn, error) {
@@ -40,11 +40,11 @@ func connectInside(port int) (*net.TCPConn, error) {
 }
 
 // relay copies both directions until both have ended.
-func relay(c *channel, connection *net.TCPConn) {
+func relay(c *stream, connection *net.TCPConn) {
 	defer connection.Close()
 	var inward sync.WaitGroup
 	inward.Add(1)
-	c.session.goSafely(func() {
+	goSafely(func() {
 		defer inward.Done()
 		if copyStream(connection, c) != nil || connection.CloseWrite() != nil {
 			c.Close()

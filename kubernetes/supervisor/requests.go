@@ -20,46 +20,44 @@ func (s *session) handleMessages() {
 func (s *session) handle(m *message) {
 	switch m.Type {
 	case "prepare":
-		s.replyTo(s.supervisor.prepare(m.command), "prepared")
+		s.reply(m, s.supervisor.prepare(m.command), nil)
 	case "start":
 		err := s.supervisor.start()
-		s.replyTo(err, "started")
+		s.reply(m, err, nil)
 		if err == nil {
 			s.supervisor.releaseOutput()
 		}
 	case "kill":
 		s.supervisor.kill()
 	case "list_ports":
-		_ = s.sendMessage(portsReply{Type: "ports", Ports: s.supervisor.listeningPorts()})
+		s.reply(m, nil, fields{"ports": s.supervisor.listeningPorts()})
 	case "find_programs":
-		_ = s.sendMessage(programsReply{Type: "programs", Paths: findPrograms(m.Names, m.Path)})
+		s.reply(m, nil, fields{"paths": findPrograms(m.Names, m.Path)})
 	case "exists":
 		_, err := os.Lstat(m.Path)
-		_ = s.sendMessage(existenceReply{Type: "existence", Path: m.Path, Exists: err == nil})
+		s.reply(m, nil, fields{"exists": err == nil})
 	case "dial":
-		s.goSafely(func() {
-			_ = s.sendMessage(dialedReply{Type: "dialed", Results: dialAll(m.Addresses, m.Seconds)})
-		})
+		s.goSafely(func() { s.reply(m, nil, fields{"results": dialAll(m.Addresses, m.Seconds)}) })
 	case "exit":
 		s.supervisor.exit(0)
 	default:
-		s.replyTo(fmt.Errorf("unknown message %q", m.Type), "")
+		s.reply(m, fmt.Errorf("unknown message %q", m.Type), nil)
 	}
 }
 
-func (s *session) replyTo(err error, success string) {
+func (s *session) reply(m *message, err error, result fields) {
 	if err != nil {
-		_ = s.sendMessage(failedReply{Type: "failed", Reason: err.Error()})
+		_ = s.sendMessage(failed(m.ID, err))
 		return
 	}
-	_ = s.sendMessage(reply{Type: success})
+	_ = s.sendMessage(fields{"type": "done", "id": m.ID, "result": result})
 }
 
 func (s *session) answerPings() {
 	for {
 		select {
 		case <-s.pings:
-			_ = s.sendMessage(reply{Type: "pong"})
+			_ = s.sendMessage(fields{"type": "pong"})
 		case <-s.closed:
 			return
 		}
@@ -83,20 +81,37 @@ func (s *session) sendOutputFrom(offset uint64) {
 	}
 }
 
-// serveChannel does what the worker opened a channel for.
-func (s *supervisor) serveChannel(c *channel, kind opening) {
-	switch kind.Kind {
-	case "upload":
-		s.serveUpload(c, kind)
-	case "store":
-		serveStore(c, kind.MaxBytes)
-	case "download":
-		s.serveDownload(c, kind)
-	case "deletions":
-		s.serveDeletions(c, kind)
-	case "connect":
-		serveConnect(c, kind.Port)
-	default:
-		c.session.fail(c, fmt.Errorf("unknown kind of channel %q", kind.Kind))
+// serveStream does what the worker opened a stream for, and then closes it.
+func (s *session) serveStream(c *stream, hello *message) {
+	if !s.add(c) {
+		c.Close()
+		return
 	}
+	if hello.Type == "port" {
+		// Whoever waits for it closes it.
+		s.deliver(hello.ID, c)
+		return
+	}
+	defer s.closeStream(c)
+	if err := s.supervisor.serveRequest(c, hello); err != nil {
+		c.fail(err)
+		return
+	}
+	c.End()
+}
+
+func (s *supervisor) serveRequest(c *stream, hello *message) error {
+	switch hello.Type {
+	case "upload":
+		return s.receiveUpload(c, hello)
+	case "remove":
+		return s.removePaths(c, hello)
+	case "store":
+		return storeArchive(c, cacheDirectory, hello.MaxBytes)
+	case "download":
+		return s.sendChanges(c, hello)
+	case "connect":
+		return connectTo(c, hello.Port)
+	}
+	return fmt.Errorf("unknown kind of stream %q", hello.Type)
 }

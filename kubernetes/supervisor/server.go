@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -66,36 +65,40 @@ func (s *server) serve() {
 	}
 }
 
-// authenticate serves a connection with the token, which replaces the one before it.
+// authenticate serves a connection with the token: a new session, which replaces the one before it, or
+// another stream of that.
 func (s *server) authenticate(raw net.Conn) {
 	connection := tls.Server(raw, s.tls)
-	defer connection.Close()
 	_ = connection.SetDeadline(time.Now().Add(helloTimeout))
 	reader := bufio.NewReaderSize(connection, readBufferBytes)
 	hello, err := s.readHello(reader)
 	s.waiting.remove(raw)
 	if err != nil {
+		connection.Close()
 		return
 	}
 	_ = connection.SetDeadline(time.Time{})
 	s.supervisor.touch()
-	s.supervisor.serveSession(newSession(connection, reader, s.supervisor), hello)
+	c := newStream(connection, reader)
+	if hello.Type == "hello" {
+		s.supervisor.serveSession(newSession(c, s.supervisor), hello)
+	} else if session := s.supervisor.findSession(hello.Session); session != nil {
+		session.goSafely(func() { session.serveStream(c, hello) })
+	} else {
+		connection.Close()
+	}
 }
 
 func (s *server) readHello(reader *bufio.Reader) (*message, error) {
-	f, err := readFrame(reader, maxHelloBytes)
+	hello, err := readMessage(reader, maxHelloBytes)
 	if err != nil {
 		return nil, err
-	}
-	hello := &message{}
-	if f.kind != frameMessage || json.Unmarshal(f.payload, hello) != nil {
-		return nil, errProtocol
 	}
 	digest := sha256.Sum256([]byte(hello.Token))
 	if subtle.ConstantTimeCompare(digest[:], s.supervisor.config.tokenDigest) != 1 {
 		return nil, errors.New("wrong token")
 	}
-	if hello.Type != "hello" || hello.Version != protocolVersion {
+	if hello.Version != protocolVersion {
 		return nil, errProtocol
 	}
 	return hello, nil

@@ -1,221 +1,139 @@
 package main
 
-import (
-	"bufio"
-	"encoding/binary"
-	"encoding/json"
-	"fmt"
-	"net"
-	"sync"
-)
+import "sync"
 
 const (
-	maxChannels = 2048
+	maxStreams = 2048
 	// Messages that wait to be handled. A worker waits for replies, so there are few.
 	queuedMessages = 64
 	queuedPongs    = 16
 )
 
-// session is one authenticated connection of the worker.
+// session is the first connection of the worker, with those that it opened beside it.
 type session struct {
-	connection net.Conn
-	reader     *bufio.Reader
+	*stream
+	number     uint64
 	supervisor *supervisor
 	messages   chan *message
 	pings      chan struct{}
 	closed     chan struct{}
-	closeOnce  sync.Once
-
-	writing sync.Mutex
-	buffer  []byte
 
 	mutex    sync.Mutex
-	channels map[uint32]*channel
-	nextID   uint32
 	isClosed bool
+	streams  map[*stream]bool
+	// Connections of the agent for which the worker should open a stream.
+	requested map[uint64]chan *stream
+	nextID    uint64
 }
 
-func newSession(connection net.Conn, reader *bufio.Reader, s *supervisor) *session {
+func newSession(c *stream, s *supervisor) *session {
 	return &session{
-		connection: connection,
-		reader:     reader,
+		stream:     c,
 		supervisor: s,
 		messages:   make(chan *message, queuedMessages),
 		pings:      make(chan struct{}, queuedPongs),
 		closed:     make(chan struct{}),
-		buffer:     make([]byte, headerBytes+maxDataBytes+offsetBytes),
-		channels:   make(map[uint32]*channel),
-		nextID:     1,
+		streams:    make(map[*stream]bool),
+		requested:  make(map[uint64]chan *stream),
 	}
 }
 
-// send writes one frame. It blocks while the worker does not read.
-func (s *session) send(kind frameType, channel uint32, payload []byte) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	buffer := s.buffer
-	if needed := headerBytes + len(payload); needed > len(buffer) {
-		buffer = make([]byte, needed)
-	}
-	putHeader(buffer, kind, channel, len(payload))
-	n := copy(buffer[headerBytes:], payload)
-	return s.write(buffer[:headerBytes+n])
-}
-
-func (s *session) sendOutput(offset uint64, data []byte) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	putHeader(s.buffer, frameOutput, 0, offsetBytes+len(data))
-	binary.BigEndian.PutUint64(s.buffer[headerBytes:], offset)
-	n := copy(s.buffer[headerBytes+offsetBytes:], data)
-	return s.write(s.buffer[:headerBytes+offsetBytes+n])
-}
-
-func (s *session) write(data []byte) error {
-	_, err := s.connection.Write(data)
-	if err != nil {
-		s.close()
-	}
-	return err
-}
-
-func (s *session) sendMessage(value interface{}) error {
-	payload, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	return s.send(frameMessage, 0, payload)
-}
-
-// fail reports what a channel could not do, and resets it.
-func (s *session) fail(c *channel, err error) {
-	_ = s.sendMessage(failedReply{Type: "failed", Channel: c.id, Reason: err.Error()})
-	c.Close()
-}
-
-// open starts a channel of the supervisor's own.
-func (s *session) open(kind opening) (*channel, error) {
-	payload, err := json.Marshal(kind)
-	if err != nil {
-		return nil, err
-	}
+// request asks the worker for a stream to one of its ports, and returns nil when the session ends.
+func (s *session) request(port int, address string) *stream {
+	opened := make(chan *stream, 1)
 	s.mutex.Lock()
-	if s.isClosed {
-		s.mutex.Unlock()
-		return nil, errChannelClosed
-	}
-	c := newChannel(s.nextID, s)
-	s.nextID += 2
-	s.channels[c.id] = c
+	s.nextID++
+	id := s.nextID
+	s.requested[id] = opened
 	s.mutex.Unlock()
-	return c, s.send(frameOpen, c.id, payload)
+	_ = s.sendMessage(fields{"type": "port", "id": id, "number": port, "address": address})
+	select {
+	case c := <-opened:
+		return c
+	case <-s.closed:
+		return nil
+	}
 }
 
-func (s *session) find(id uint32) *channel {
+func (s *session) deliver(id uint64, c *stream) {
+	s.mutex.Lock()
+	opened := s.requested[id]
+	delete(s.requested, id)
+	s.mutex.Unlock()
+	if opened == nil {
+		c.Close()
+		return
+	}
+	opened <- c
+}
+
+// add makes the stream end with the session.
+func (s *session) add(c *stream) (isAdded bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.channels[id]
+	if s.isClosed || len(s.streams) >= maxStreams {
+		return false
+	}
+	s.streams[c] = true
+	return true
 }
 
-func (s *session) remove(id uint32) {
+// closeStream is called for each stream that was added.
+func (s *session) closeStream(c *stream) {
+	c.Close()
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	delete(s.channels, id)
+	delete(s.streams, c)
 }
 
-// close ends the connection and all its channels.
+// close ends the connection and all its streams.
 func (s *session) close() {
-	s.closeOnce.Do(func() {
-		close(s.closed)
-		s.supervisor.endSession(s)
-		// The deadline also wakes a Write that holds the lock of a TLS connection.
-		_ = s.connection.SetDeadline(longAgo)
-		s.mutex.Lock()
-		s.isClosed = true
-		channels := s.channels
-		s.channels = make(map[uint32]*channel)
-		s.mutex.Unlock()
-		for _, c := range channels {
-			c.markClosed()
-		}
-		s.supervisor.output.wake()
-		go s.connection.Close()
-	})
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.isClosed {
+		return
+	}
+	s.isClosed = true
+	close(s.closed)
+	s.supervisor.endSession(s)
+	s.streams[s.stream] = true
+	for c := range s.streams {
+		// Closing sends a last message, which may take a moment.
+		_ = c.connection.SetDeadline(longAgo)
+		go c.connection.Close()
+	}
+	s.supervisor.output.wake()
 }
 
-// serve reads frames until the connection ends.
+// serve reads messages until the connection ends.
 func (s *session) serve() error {
 	defer s.close()
 	for {
-		f, err := readFrame(s.reader, maxMessageBytes)
+		m, err := readMessage(s.reader, maxMessageBytes)
 		if err != nil {
 			return err
 		}
 		s.supervisor.touch()
-		if err := s.dispatch(f); err != nil {
+		if err := s.dispatch(m); err != nil {
 			return err
 		}
 	}
 }
 
-func (s *session) dispatch(f frame) error {
-	switch f.kind {
-	case frameMessage:
-		return s.dispatchMessage(f.payload)
-	case frameAck:
-		return s.supervisor.output.acknowledge(binary.BigEndian.Uint64(f.payload))
-	case frameOpen:
-		return s.acceptChannel(f)
-	}
-	c := s.find(f.channel)
-	if c == nil {
-		return nil
-	}
-	switch f.kind {
-	case frameData:
-		return c.accept(f.payload)
-	case frameCredit:
-		return c.acceptCredit(f.payload)
-	case frameEnd:
-		c.acceptEnd()
-	case frameClose:
-		c.markClosed()
-		s.remove(c.id)
-	}
-	return nil
-}
-
-func (s *session) dispatchMessage(payload []byte) error {
-	m := &message{}
-	if err := json.Unmarshal(payload, m); err != nil {
-		return fmt.Errorf("%w: %v", errProtocol, err)
-	}
-	if m.Type == "ping" {
+func (s *session) dispatch(m *message) error {
+	switch m.Type {
+	case "ack":
+		return s.supervisor.output.acknowledge(m.Offset)
+	case "ping":
 		select {
 		case s.pings <- struct{}{}:
 		default:
 		}
-		return nil
+	default:
+		select {
+		case s.messages <- m:
+		case <-s.closed:
+		}
 	}
-	select {
-	case s.messages <- m:
-	case <-s.closed:
-	}
-	return nil
-}
-
-func (s *session) acceptChannel(f frame) error {
-	kind := opening{}
-	if err := json.Unmarshal(f.payload, &kind); err != nil {
-		return fmt.Errorf("%w: %v", errProtocol, err)
-	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if f.channel%2 != 0 || s.channels[f.channel] != nil || len(s.channels) >= maxChannels {
-		return fmt.Errorf("%w: channel %d cannot be opened", errProtocol, f.channel)
-	}
-	c := newChannel(f.channel, s)
-	s.channels[c.id] = c
-	s.goSafely(func() { s.supervisor.serveChannel(c, kind) })
 	return nil
 }

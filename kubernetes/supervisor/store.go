@@ -22,22 +22,8 @@ const (
 	incomingLifetime = 2 * time.Hour
 )
 
-// serveStore keeps an archive in the cache, in a pod that runs nothing else.
-func serveStore(c *channel, maxBytes int64) {
-	reply := uploadedReply{Type: "uploaded", Channel: c.id, Entries: 1}
-	if err := storeArchive(c, cacheDirectory, maxBytes); err != nil {
-		text := err.Error()
-		reply.Error = &text
-		_ = c.session.sendMessage(reply)
-		c.Close()
-		return
-	}
-	_ = c.session.sendMessage(reply)
-	c.End()
-}
-
-// storeArchive gives it its SHA-256 digest as its name, once it is complete. The oldest ones are
-// removed for it.
+// storeArchive keeps an archive in the cache, in a pod that runs nothing else. It gets its SHA-256 digest
+// as its name once it is complete. The oldest ones are removed for it.
 func storeArchive(from io.Reader, cache string, maxBytes int64) error {
 	removeIncoming(cache)
 	file, err := createIncoming(cache)

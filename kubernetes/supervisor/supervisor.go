@@ -43,6 +43,7 @@ type supervisor struct {
 	run       *agentRun
 	ended     *ended
 	session   *session
+	sessions  uint64
 }
 
 func newSupervisor(c *config) *supervisor {
@@ -145,33 +146,44 @@ func (s *supervisor) exit(code int) {
 // serveSession makes this connection the current one, until it ends.
 func (s *supervisor) serveSession(n *session, hello *message) {
 	defer n.close()
-	if !s.output.isAvailable(hello.OutputFrom) || n.sendMessage(s.helloReply()) != nil {
+	if !s.output.isAvailable(hello.Offset) {
 		return
 	}
-	if previous := s.setSession(n); previous != nil {
+	previous, err := s.startSession(n)
+	if previous != nil {
 		previous.close()
 	}
-	n.goSafely(func() { n.sendOutputFrom(hello.OutputFrom) })
+	if err != nil {
+		return
+	}
+	n.goSafely(func() { n.sendOutputFrom(hello.Offset) })
 	n.goSafely(n.answerPings)
 	n.goSafely(n.handleMessages)
 	_ = n.serve()
 }
 
-func (s *supervisor) helloReply() helloReply {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return helloReply{
-		Type: "hello", Version: protocolVersion, Architecture: architecture, State: s.state, Ended: s.ended,
-		Unpacked: s.unpacked,
-	}
-}
-
-func (s *supervisor) setSession(n *session) (previous *session) {
+// startSession answers the hello before anybody else can use the session.
+func (s *supervisor) startSession(n *session) (previous *session, err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	previous, s.session = s.session, n
+	s.sessions++
+	n.number = s.sessions
 	s.changed.Broadcast()
-	return previous
+	return previous, n.sendMessage(fields{
+		"type": "hello", "version": protocolVersion, "architecture": architecture, "state": s.state,
+		"session": n.number, "unpacked": s.unpacked,
+	})
+}
+
+// findSession returns nil if another one has replaced it.
+func (s *supervisor) findSession(number uint64) *session {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.session == nil || s.session.number != number {
+		return nil
+	}
+	return s.session
 }
 
 func (s *supervisor) endSession(n *session) {

@@ -63,7 +63,7 @@ func (l *cachedLayer) unpack(cache string) error {
 	defer file.Close()
 	digest := sha256.New()
 	content := io.TeeReader(io.LimitReader(file, l.Bytes), digest)
-	if _, err := receiveFiles(bufio.NewReaderSize(content, 1<<20), l.Path); err != nil {
+	if err := receiveFiles(bufio.NewReaderSize(content, 1<<20), l.Path); err != nil {
 		return err
 	}
 	if hex.EncodeToString(digest.Sum(nil)) != l.SHA256 {

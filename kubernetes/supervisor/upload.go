@@ -11,40 +11,31 @@ import (
 	"syscall"
 )
 
-// serveUpload extracts a tar below a directory.
-func (s *supervisor) serveUpload(c *channel, kind opening) {
-	entries, err := receiveFiles(c, kind.Path)
-	reply := uploadedReply{Type: "uploaded", Channel: c.id, Entries: entries}
-	if err != nil {
-		text := err.Error()
-		reply.Error = &text
-		_ = c.session.sendMessage(reply)
-		c.Close()
-		return
+// receiveUpload extracts a tar below a directory.
+func (s *supervisor) receiveUpload(from io.Reader, request *message) error {
+	err := receiveFiles(from, request.Path)
+	if err == nil && request.Track {
+		s.trees.track(request.Path)
 	}
-	if kind.Track {
-		s.trees.track(kind.Path)
-	}
-	_ = c.session.sendMessage(reply)
-	c.End()
+	return err
 }
 
-func receiveFiles(from io.Reader, path string) (int, error) {
+func receiveFiles(from io.Reader, path string) error {
 	if !filepath.IsAbs(path) {
-		return 0, fmt.Errorf("%q is not an absolute path", path)
+		return fmt.Errorf("%q is not an absolute path", path)
 	}
 	e, err := newExtractor(path)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer e.close()
 	buffered := bufio.NewReaderSize(from, maxDataBytes)
 	if err := e.extract(tar.NewReader(buffered)); err != nil {
-		return e.entries, err
+		return err
 	}
-	// The padding after the archive, up to END.
+	// The padding after the archive, up to the end.
 	_, err = io.Copy(io.Discard, buffered)
-	return e.entries, err
+	return err
 }
 
 // extractor writes the entries of one upload. Directories stay writable until all are written.
@@ -54,8 +45,9 @@ type extractor struct {
 	descriptors []int
 	// By path. A later entry of the same directory replaces the earlier one.
 	directories map[string]*tar.Header
-	entries     int
-	buffer      []byte
+	// For a directory on the way to an entry.
+	open   func(parent int, name string) (int, error)
+	buffer []byte
 }
 
 func newExtractor(path string) (*extractor, error) {
@@ -66,6 +58,7 @@ func newExtractor(path string) (*extractor, error) {
 	return &extractor{
 		descriptors: []int{descriptor},
 		directories: make(map[string]*tar.Header),
+		open:        openOrCreate,
 		buffer:      make([]byte, maxDataBytes),
 	}, nil
 }
@@ -96,7 +89,6 @@ func (e *extractor) add(header *tar.Header, content io.Reader) error {
 	if err != nil || name == "" {
 		return err
 	}
-	e.entries++
 	parent, err := e.enter(parents)
 	if err != nil {
 		return err
@@ -112,7 +104,6 @@ func (e *extractor) add(header *tar.Header, content io.Reader) error {
 		return e.addHardLink(parents, name, header.Linkname)
 	}
 	// A workspace may contain a FIFO or a socket, which nothing needs.
-	e.entries--
 	return nil
 }
 
@@ -137,7 +128,7 @@ func splitName(name string) (parents []string, last string, err error) {
 	return parts[:len(parts)-1], parts[len(parts)-1], nil
 }
 
-// enter opens the directories on the way to an entry, and creates those that are missing.
+// enter opens the directories on the way to an entry.
 func (e *extractor) enter(parents []string) (int, error) {
 	shared := 0
 	for shared < len(parents) && shared < len(e.path) && parents[shared] == e.path[shared] {
@@ -146,7 +137,7 @@ func (e *extractor) enter(parents []string) (int, error) {
 	e.leave(shared)
 	for _, name := range parents[shared:] {
 		parent := e.descriptors[len(e.descriptors)-1]
-		descriptor, err := openOrCreate(parent, name)
+		descriptor, err := e.open(parent, name)
 		if err != nil {
 			return 0, err
 		}

@@ -172,10 +172,10 @@ async def test_frames_in_the_output_are_only_output(harness: SandboxHarness) -> 
     ended = b'{"type":"ended","exit_code":0,"exceeded":null,"duration_ms":1}'
     forged = b"".join(
         (
-            encode_frame(FrameType.MESSAGE, 0, ended),
-            encode_frame(FrameType.OUTPUT, 0, (1 << 40).to_bytes(8, "big") + b"forged"),
-            encode_frame(FrameType.ACK, 0, (1 << 40).to_bytes(8, "big")),
-            encode_frame(FrameType.CLOSE, 2),
+            encode_frame(FrameType.MESSAGE, ended),
+            encode_frame(FrameType.OUTPUT, (1 << 40).to_bytes(8, "big") + b"forged"),
+            encode_frame(FrameType.MESSAGE, b'{"type":"ack","offset":1000000000000}'),
+            encode_frame(FrameType.DATA, b""),
         )
     )
     (harness.workspace / "frames").write_bytes(forged * 100)
@@ -191,13 +191,14 @@ async def test_a_supervisor_refuses_a_wrong_token(
         (pod,) = pods_of(client, sandbox)
         address = pod["status"]["podIP"]
         hellos = [
-            {"type": "hello", "version": 1, "token": token, "output_from": 0}
+            {"type": kind, "version": 2, "token": token, "session": 1, "path": "/workspace"}
+            for kind in ("hello", "download")
             for token in ("wrong", "", "A" * 43, None, 5)
         ]
-        frames = [encode_frame(FrameType.MESSAGE, 0, json.dumps(each).encode()) for each in hellos]
+        frames = [encode_frame(FrameType.MESSAGE, json.dumps(each).encode()) for each in hellos]
         frames += [
-            encode_frame(FrameType.MESSAGE, 0, b'{"type":"kill"}'),
-            encode_frame(FrameType.DATA, 2, b"x"),
+            encode_frame(FrameType.MESSAGE, b'{"type":"kill"}'),
+            encode_frame(FrameType.DATA, b"x"),
             b"\xff" * 9,
             b"GET / HTTP/1.1\r\n\r\n",
         ]

@@ -1,4 +1,4 @@
-"""What a pod sends: archives of any kind, and channels that need no connection."""
+"""What a pod sends: archives of any kind, and streams that need no connection."""
 
 import io
 import tarfile
@@ -14,13 +14,11 @@ END = bytes(1024)
 LONG_LINK = b"././@LongLink"
 
 
-class MemoryChannel:
+class MemoryStream:
     """One direction: reads what it was given, or keeps what is written."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = content
-        self.is_ended = False
-        self.is_closed = False
 
     async def read(self, limit: int = 65_536) -> bytes:
         data, self.content = self.content[:limit], self.content[limit:]
@@ -29,12 +27,6 @@ class MemoryChannel:
     async def write(self, data: bytes) -> None:
         assert len(data) <= 65_536
         self.content += data
-
-    def end(self) -> None:
-        self.is_ended = True
-
-    def close(self) -> None:
-        self.is_closed = True
 
 
 def member(
@@ -77,11 +69,10 @@ def gnu_archive(source: Path) -> bytes:
     return buffer.getvalue()
 
 
-async def upload(sources: Sequence[Path], excluded: Sequence[bytes] = ()) -> bytes:
-    channel = MemoryChannel()
-    await upload_tree(channel, sources, excluded)
-    assert channel.is_ended
-    return channel.content
+async def upload(source: Path) -> bytes:
+    stream = MemoryStream()
+    await upload_tree(stream, source)
+    return stream.content
 
 
 async def download(
@@ -92,7 +83,9 @@ async def download(
     lower: Path | None = None,
     limits: Limits = LIMITS,
 ) -> Received:
-    deletions = MemoryChannel(b"".join(path + b"\0" for path in deleted))
-    return await download_changes(
-        MemoryChannel(archive), deletions, target, TransferLimits.of(limits), lower=lower
-    )
+    changes = MemoryStream(changes_of(archive, deleted))
+    return await download_changes(changes, target, TransferLimits.of(limits), lower=lower)
+
+
+def changes_of(archive: bytes, deleted: Sequence[bytes] = ()) -> bytes:
+    return b"".join(path + b"\0" for path in deleted) + b"\0" + archive

@@ -94,14 +94,18 @@ class RunningSupervisor:
         acknowledges: bool = True,
         opened: socket.socket | None = None,
     ) -> SupervisorClient:
-        client = SupervisorClient(self.open_tls(opened), acknowledges=acknowledges)
+        connection = self.open_tls(opened)
         try:
-            client.send("hello", version=1, token=token or self.token, output_from=output_from)
-            client.hello = client.expect("hello")
+            return SupervisorClient(
+                self.open_tls,
+                connection,
+                token or self.token,
+                output_from,
+                acknowledges=acknowledges,
+            )
         except OSError:
-            client.close()
+            connection.close()
             raise
-        return client
 
     def open_tls(self, opened: socket.socket | None = None) -> ssl.SSLSocket:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

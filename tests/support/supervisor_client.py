@@ -8,57 +8,116 @@ import ssl
 import struct
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-MESSAGE, OPEN, DATA, END, CLOSE, CREDIT, OUTPUT, ACK = range(8)
+MESSAGE, DATA, OUTPUT = range(3)
 MAX_DATA_BYTES = 65_536
-_HEADER = struct.Struct(">BII")
+HEADER = struct.Struct(">BI")
+
+C = TypeVar("C", bound="FrameConnection")
 
 
-class ClientChannel:
-    def __init__(self, number: int, kind: dict[str, Any]) -> None:
-        self.number = number
-        self.kind = kind
-        self.received = bytearray()
-        self.credit = 1024 * 1024
-        self.is_ended = False
-        self.is_closed = False
+class FrameConnection:
+    """`connection` is authenticated by `hello`."""
 
-
-class SupervisorClient:
-    """`output` is what has arrived so far; without `acknowledges`, the supervisor keeps it."""
-
-    def __init__(self, connection: ssl.SSLSocket, *, acknowledges: bool = True) -> None:
+    def __init__(self, connection: ssl.SSLSocket, hello: Mapping[str, Any]) -> None:
         self.connection = connection
+        self.send(**hello)
+
+    def send(self, **message: Any) -> None:
+        self.send_frame(MESSAGE, json.dumps(message).encode())
+
+    def send_frame(self, kind: int, payload: bytes = b"") -> None:
+        self.connection.sendall(HEADER.pack(kind, len(payload)) + payload)
+
+    def receive_frame(self) -> tuple[int, bytes]:
+        kind, length = HEADER.unpack(self._read(HEADER.size))
+        return kind, self._read(length)
+
+    def _read(self, length: int) -> bytes:
+        data = bytearray()
+        while len(data) < length:
+            part = self.connection.recv(length - len(data))
+            if not part:
+                raise ConnectionResetError
+            data += part
+        return bytes(data)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class ClientStream(FrameConnection):
+    def write(self, data: bytes) -> None:
+        for start in range(0, len(data), MAX_DATA_BYTES):
+            self.send_frame(DATA, data[start : start + MAX_DATA_BYTES])
+
+    def end(self) -> None:
+        self.send_frame(DATA)
+
+    def read_all(self) -> bytes:
+        """Raises ConnectionResetError with the supervisor's reason."""
+        data = bytearray()
+        while True:
+            kind, payload = self.receive_frame()
+            if kind == MESSAGE:
+                raise ConnectionResetError(json.loads(payload)["reason"])
+            if not payload:
+                return bytes(data)
+            data += payload
+
+
+class SupervisorClient(FrameConnection):
+    """`output` is what has arrived so far; without `acknowledges`, the supervisor keeps it.
+
+    `ports` are the connections of the agent that wait for a stream.
+    """
+
+    def __init__(
+        self,
+        open_connection: Callable[[], ssl.SSLSocket],
+        connection: ssl.SSLSocket,
+        token: str,
+        output_from: int = 0,
+        *,
+        acknowledges: bool = True,
+    ) -> None:
+        self._open_connection = open_connection
+        self._credentials = {"version": 2, "token": token}
         self.acknowledges = acknowledges
-        self.hello: dict[str, Any] = {}
         self.output = bytearray()
-        self.channels: dict[int, ClientChannel] = {}
+        self.ports: list[dict[str, Any]] = []
         self._messages: list[dict[str, Any]] = []
-        self._next = 2
+        self._streams: list[ClientStream] = []
+        hello = {"type": "hello", "offset": output_from}
+        super().__init__(connection, {**self._credentials, **hello})
+        self.hello = self.expect("hello")
 
-    def send(self, kind: str, **fields: Any) -> None:
-        self.send_frame(MESSAGE, 0, json.dumps({"type": kind, **fields}).encode())
-
-    def send_frame(self, kind: int, channel: int, payload: bytes = b"") -> None:
-        self.connection.sendall(_HEADER.pack(kind, channel, len(payload)) + payload)
-
-    def expect(self, kind: str) -> dict[str, Any]:
-        """The next message of this type; others are kept."""
+    def expect(self, *kinds: str) -> dict[str, Any]:
+        """The next message of these types; others are kept."""
         while True:
             for message in self._messages:
-                if message["type"] == kind:
+                if message["type"] in kinds:
                     self._messages.remove(message)
                     return message
             self.read_frame()
 
-    def request(self, kind: str, reply: str, **fields: Any) -> dict[str, Any]:
-        self.send(kind, **fields)
-        return self.expect(reply)
+    def request(self, kind: str, **fields: Any) -> Any:
+        """Raises RuntimeError with the supervisor's reason."""
+        self.send(type=kind, id=7, **fields)
+        answer = self.expect("done", "failed")
+        assert answer["id"] == 7
+        if answer["type"] == "failed":
+            raise RuntimeError(answer["reason"])
+        return answer["result"]
+
+    def ping(self) -> None:
+        self.send(type="ping")
+        self.expect("pong")
 
     def start(self, fields: dict[str, Any]) -> None:
-        self.request("prepare", "prepared", **fields)
-        self.request("start", "started")
+        self.request("prepare", **fields)
+        self.request("start")
 
     def run(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Run the command to its end."""
@@ -72,91 +131,63 @@ class SupervisorClient:
         while not is_reached():
             self.read_frame()
 
-    def open(self, kind: str, **fields: Any) -> ClientChannel:
-        channel = ClientChannel(self._next, {"kind": kind, **fields})
-        self._next += 2
-        self.channels[channel.number] = channel
-        self.send_frame(OPEN, channel.number, json.dumps(channel.kind).encode())
-        return channel
-
-    def write(self, channel: ClientChannel, data: bytes) -> None:
-        for start in range(0, len(data), MAX_DATA_BYTES):
-            part = data[start : start + MAX_DATA_BYTES]
-            self.wait_until(lambda: channel.credit >= len(part) or channel.is_closed)  # noqa: B023 - called here
-            if channel.is_closed:
-                return
-            channel.credit -= len(part)
-            self.send_frame(DATA, channel.number, part)
-
-    def end(self, channel: ClientChannel) -> None:
-        self.send_frame(END, channel.number)
-
-    def read_all(self, channel: ClientChannel) -> bytes:
-        self.wait_until(lambda: channel.is_ended or channel.is_closed)
-        if channel.is_closed:
-            raise ConnectionResetError(self.failure_of(channel))
-        return bytes(channel.received)
-
-    def failure_of(self, channel: ClientChannel) -> str:
-        reasons = [m["reason"] for m in self._messages if m.get("channel") == channel.number]
-        return str(reasons[0]) if reasons else ""
-
-    def upload(self, archive: bytes, path: str = "/workspace", *, track: bool = True) -> Any:
-        channel = self.open("upload", path=path, track=track)
-        self.write(channel, archive)
-        self.end(channel)
-        return self.expect("uploaded")
-
-    def download(self, path: str = "/workspace", *, changes: bool = True) -> bytes:
-        return self.read_all(self.open("download", path=path, changes=changes))
-
-    def deletions(self, path: str = "/workspace") -> list[bytes]:
-        return self.read_all(self.open("deletions", path=path)).split(b"\0")[:-1]
-
-    def read_frame(self) -> None:
-        kind, number, length = _HEADER.unpack(self._read(_HEADER.size))
-        payload = self._read(length)
-        channel = self.channels.get(number)
-        if kind == MESSAGE:
-            self._messages.append(json.loads(payload))
-        elif kind == OUTPUT:
-            self._add_output(payload)
-        elif kind == OPEN:
-            self.channels[number] = ClientChannel(number, json.loads(payload))
-        elif channel is not None:
-            self._add(channel, kind, payload)
-
-    def _add_output(self, payload: bytes) -> None:
-        (offset,) = struct.unpack(">Q", payload[:8])
-        self.output += payload[8:]
-        if self.acknowledges:
-            self.acknowledge(offset + len(payload) - 8)
-
-    def acknowledge(self, offset: int) -> None:
-        self.send_frame(ACK, 0, struct.pack(">Q", offset))
-
-    def _add(self, channel: ClientChannel, kind: int, payload: bytes) -> None:
-        if kind == DATA:
-            channel.received += payload
-            self.send_frame(CREDIT, channel.number, struct.pack(">I", len(payload)))
-        elif kind == CREDIT:
-            channel.credit += struct.unpack(">I", payload)[0]
-        elif kind == END:
-            channel.is_ended = True
-        elif kind == CLOSE:
-            channel.is_closed = True
-
-    def _read(self, length: int) -> bytes:
-        data = bytearray()
-        while len(data) < length:
-            part = self.connection.recv(length - len(data))
-            if not part:
-                raise ConnectionResetError
-            data += part
-        return bytes(data)
+    def open(self, kind: str, **fields: Any) -> ClientStream:
+        hello = {**self._credentials, "session": self.hello["session"], "type": kind, **fields}
+        stream = ClientStream(self._open_connection(), hello)
+        self._streams.append(stream)
+        return stream
 
     def close(self) -> None:
-        self.connection.close()
+        for stream in self._streams:
+            stream.close()
+        super().close()
+
+    def serve(self, port: dict[str, Any]) -> ClientStream:
+        """The stream for a connection of the agent."""
+        return self.open("port", id=port["id"])
+
+    def upload(
+        self, content: bytes, path: str = "/workspace", *, kind: str = "upload", track: bool = True
+    ) -> None:
+        """Raises ConnectionResetError with the supervisor's reason."""
+        with closing(self.open(kind, path=path, track=track)) as stream:
+            stream.write(content)
+            stream.end()
+            stream.read_all()
+
+    def changes(self, path: str = "/workspace", **fields: Any) -> bytes:
+        with closing(self.open("download", path=path, **fields)) as stream:
+            return stream.read_all()
+
+    def download(self, path: str = "/workspace", **fields: Any) -> bytes:
+        """The archive."""
+        return _split_changes(self.changes(path, **fields))[1]
+
+    def deletions(self, path: str = "/workspace") -> list[bytes]:
+        return _split_changes(self.changes(path))[0]
+
+    def read_frame(self) -> None:
+        kind, payload = self.receive_frame()
+        if kind == OUTPUT:
+            (offset,) = struct.unpack(">Q", payload[:8])
+            self.output += payload[8:]
+            if self.acknowledges:
+                self.acknowledge(offset + len(payload) - 8)
+            return
+        message = json.loads(payload)
+        (self.ports if message["type"] == "port" else self._messages).append(message)
+
+    def acknowledge(self, offset: int) -> None:
+        self.send(type="ack", offset=offset)
+
+
+def _split_changes(changes: bytes) -> tuple[list[bytes], bytes]:
+    paths: list[bytes] = []
+    while True:
+        path, _, changes = changes.partition(b"\0")
+        if not path:
+            return paths, changes
+        paths.append(path)
 
 
 def archive_of(
@@ -192,7 +223,7 @@ def encoded(filter_program: bytes) -> str:
 
 
 @contextlib.contextmanager
-def closing(client: SupervisorClient) -> Iterator[SupervisorClient]:
+def closing(client: C) -> Iterator[C]:
     try:
         yield client
     finally:

@@ -1,15 +1,17 @@
 """A process of its own that applies what a hostile pod says has changed to a directory.
 
-The archive is on stdin, the deletions are on another descriptor, the response goes to stdout. It
-runs without installed packages, and has limits that the kernel enforces.
+On stdin are the paths that were deleted, each with a NUL at its end, an empty path, and an archive.
+The response goes to stdout. It runs without installed packages, and has limits that the kernel
+enforces.
 """
 
+import io
 import json
 import os
 import resource
 import sys
 from collections.abc import Iterator
-from typing import BinaryIO, TypedDict
+from typing import Any, BinaryIO, TypedDict
 
 from agentjobs_kubernetes.hostile_tree import HostileTree
 from agentjobs_kubernetes.tar_stream import (
@@ -34,7 +36,6 @@ class ArchiveRequest(TypedDict):
     target: str
     lower: str
     deleted: str
-    deletions_descriptor: int
     max_bytes: int
     max_file_bytes: int
     entry_bytes: int
@@ -54,19 +55,16 @@ class ArchiveResponse(TypedDict, total=False):
 def main() -> None:
     request: ArchiveRequest = json.loads(sys.argv[2])
     _limit_resources(request)
-    deletions = os.fdopen(request["deletions_descriptor"], "rb", _BUFFER_BYTES)
-    archive = os.fdopen(sys.stdin.fileno(), "rb", _BUFFER_BYTES)
-    json.dump(apply_changes(request, archive, deletions), sys.stdout)
+    changes = io.BufferedReader(io.FileIO(sys.stdin.fileno()), _BUFFER_BYTES)
+    json.dump(apply_changes(request, changes), sys.stdout)
 
 
-def apply_changes(
-    request: ArchiveRequest, archive: BinaryIO, deletions: BinaryIO
-) -> ArchiveResponse:
+def apply_changes(request: ArchiveRequest, changes: "io.BufferedReader[Any]") -> ArchiveResponse:
     try:
         tree = HostileTree(request["target"], request["lower"])
         try:
-            _delete(tree, deletions, request["deleted"])
-            return _extract(tree, archive, request)
+            _delete(tree, changes, request["deleted"])
+            return _extract(tree, changes, request)
         finally:
             tree.close()
     except ArchiveRefused as error:
@@ -94,11 +92,11 @@ def _extract(tree: HostileTree, archive: BinaryIO, request: ArchiveRequest) -> A
     return {"entries": entries, "used_bytes": used_bytes}
 
 
-def _delete(tree: HostileTree, deletions: BinaryIO, record: str) -> None:
+def _delete(tree: HostileTree, changes: "io.BufferedReader[Any]", record: str) -> None:
     """Remember those of the lower directory: a path stands for all that is below it."""
     deleted = set(_load_deleted(record)) if record else set()
     known = len(deleted)
-    for number, path in enumerate(_paths(deletions)):
+    for number, path in enumerate(_paths(changes)):
         if number == MAX_ENTRIES:
             raise ArchiveRefused(f"it deletes more than {MAX_ENTRIES:,} files")
         parts = split_path(path)
@@ -109,15 +107,22 @@ def _delete(tree: HostileTree, deletions: BinaryIO, record: str) -> None:
         _store_deleted(record, deleted)
 
 
-def _paths(deletions: BinaryIO) -> Iterator[bytes]:
+def _paths(changes: "io.BufferedReader[Any]") -> Iterator[bytes]:
+    """Reads up to the empty path after the last one."""
     pending = b""
-    while chunk := deletions.read(_BUFFER_BYTES):
-        *paths, pending = (pending + chunk).split(b"\0")
+    while chunk := changes.peek():
+        *paths, rest = (pending + chunk).split(b"\0")
+        if b"" in paths:
+            paths = paths[: paths.index(b"")]
+            changes.read(sum(map(len, paths)) + len(paths) + 1 - len(pending))
+            yield from paths
+            return
+        changes.read(len(chunk))
         yield from paths
+        pending = rest
         if len(pending) > MAX_PATH_BYTES:
             raise ArchiveRefused("a path is too long")
-    if pending:
-        raise ArchiveRefused("its list of deleted files ends too early")
+    raise ArchiveRefused("its list of deleted files ends too early")
 
 
 def _is_covered(parts: tuple[bytes, ...], deleted: set[bytes]) -> bool:

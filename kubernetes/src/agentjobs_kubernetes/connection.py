@@ -1,28 +1,40 @@
 """A worker's connection to the supervisor of a pod: mutually authenticated, alive or lost.
 
-Passes on the output, each byte once and in order, over as many connections as it takes.
+Passes on the output, each byte once and in order, over as many connections as it takes. Files and
+connections of the agent have streams beside it, which end with it.
 """
 
 import asyncio
 import contextlib
 import ipaddress
-from collections import deque
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from agentjobs_kubernetes.channels import Channel, ConnectionLost
-from agentjobs_kubernetes.frames import ProtocolError
+import msgspec
+
+from agentjobs_kubernetes.credentials import Credentials
+from agentjobs_kubernetes.dial import CONNECT_SECONDS, HELLO_SECONDS, Endpoint
+from agentjobs_kubernetes.frames import (
+    MAX_MESSAGE_BYTES,
+    OFFSET_FIELD,
+    Frame,
+    FrameType,
+    ProtocolError,
+)
 from agentjobs_kubernetes.messages import (
     VERSION,
+    Done,
     Ended,
     Failed,
     Hello,
-    Message,
-    Uploaded,
+    Port,
     decode_message,
-    decode_request,
+    decode_result,
 )
-from agentjobs_kubernetes.multiplexer import Connection
+from agentjobs_kubernetes.port_connection import PortConnection
+from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed, Stream
+from agentjobs_worker.sandbox.child import wait_despite_cancellation
 
 PING_SECONDS = 1.0
 # The supervisor keeps up to 1 MiB that is not acknowledged. So this bounds endless output to about
@@ -35,12 +47,11 @@ REQUEST_SECONDS = 300.0
 # Far more than a supervisor sends, but not enough to occupy a worker.
 MAX_MESSAGES = 1_000
 MAX_MESSAGES_PER_SECOND = 100.0
+# Connections of the agent, of which few are dialed at a time: the supervisor bounds them, too.
+MAX_PORT_CONNECTIONS = 512
+_MAX_DIALING = 8
 
-Reply = TypeVar("Reply", bound=Message)
-
-
-class RequestFailed(Exception):
-    """The supervisor could not do it; the message says why."""
+Result = TypeVar("Result")
 
 
 class Output(Protocol):
@@ -55,8 +66,34 @@ class Output(Protocol):
     def receive(self, data: bytes) -> None: ...
 
 
-# The channel, and the address that the agent connected to.
-OnPort = Callable[[Channel, tuple[str, int]], None]
+# What serves a connection of the agent to this address; None if it has no such port.
+OnPort = Callable[[tuple[str, int]], asyncio.BaseProtocol | None]
+
+
+async def connect(
+    address: str,
+    credentials: Credentials,
+    output: Output,
+    on_port: OnPort,
+    silence_seconds: float,
+) -> "Supervisor":
+    """Raises ConnectionLost if nothing that has the credentials answers."""
+    endpoint = Endpoint(address, credentials)
+    # A packet that is lost while the pod gets its network would cost a second at least.
+    stream = await endpoint.open({"type": "hello", "offset": output.offset}, CONNECT_SECONDS)
+    try:
+        async with asyncio.timeout(HELLO_SECONDS):
+            hello = _check_hello(await stream.next_frame())
+    except ProtocolError as error:
+        stream.close()
+        raise ConnectionLost(f"{address}: {error}") from None
+    except TimeoutError:
+        stream.close()
+        raise ConnectionLost(f"{address}: no answer in time") from None
+    except BaseException:
+        stream.close()
+        raise
+    return Supervisor(endpoint, stream, hello, output, on_port, silence_seconds)
 
 
 class Supervisor:
@@ -65,129 +102,132 @@ class Supervisor:
     Neither future has an exception.
     """
 
-    def __init__(self, output: Output, on_port: OnPort, silence_seconds: float) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        stream: Stream,
+        hello: Hello,
+        output: Output,
+        on_port: OnPort,
+        silence_seconds: float,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
+        self._endpoint = endpoint
+        self._stream = stream
+        self.hello = hello
         self._output = output
         self._on_port = on_port
         self._silence_seconds = silence_seconds
         self.ended: asyncio.Future[Ended] = loop.create_future()
         self.lost: asyncio.Future[ConnectionLost] = loop.create_future()
-        self._hello: asyncio.Future[Hello] = loop.create_future()
-        self._requesting = asyncio.Lock()
-        self._has_greeted = False
-        self._greeted_at = loop.time()
+        self.last_received = self._connected_at = loop.time()
         self._messages = 0
-        self._acknowledged = 0
-        self._reply: tuple[type[Any], asyncio.Future[Any]] | None = None
-        self._abandoned: deque[type[Any]] = deque()
-        self._uploads: dict[int, asyncio.Future[Uploaded]] = {}
+        self._acknowledged = output.offset
+        self._ids = itertools.count(1)
+        self._replies: dict[int, asyncio.Future[Done | Failed]] = {}
+        self._streams: set[Stream] = set()
+        self._ports: set[asyncio.Task[None]] = set()
+        self._dialing = asyncio.Semaphore(_MAX_DIALING)
         self._ack_timer: asyncio.TimerHandle | None = None
         self._ping_timer: asyncio.TimerHandle | None = None
-        self.connection = Connection(self)
-
-    @property
-    def hello(self) -> Hello:
-        return self._hello.result()
-
-    async def greet(self, token: str) -> None:
-        """Raises ConnectionLost."""
-        self._has_greeted = True
-        self._greeted_at = self._loop.time()
-        self._acknowledged = self._output.offset
-        self.connection.send_message(
-            {
-                "type": "hello",
-                "version": VERSION,
-                "token": token,
-                "output_from": self._output.offset,
-            }
-        )
-        await self._wait(self._hello)
+        self._reading = loop.create_task(self._read())
         self._ping()
 
-    async def request(self, message: Mapping[str, Any], reply: type[Reply]) -> Reply:
-        """Raises RequestFailed and ConnectionLost."""
-        async with self._requesting:
-            future: asyncio.Future[Reply | Failed] = self._loop.create_future()
-            self._reply = (reply, future)
-            try:
-                self.connection.send_message(message)
-                async with asyncio.timeout(REQUEST_SECONDS):
-                    answer = await self._wait(future)
-            except TimeoutError:
-                self.connection.abort("the supervisor does not reply")
-                raise ConnectionLost("the supervisor does not reply") from None
-            except asyncio.CancelledError:
-                self._abandoned.append(reply)
-                raise
-            finally:
-                self._reply = None
-        if isinstance(answer, Failed):
-            raise RequestFailed(answer.reason or "the supervisor gave no reason")
-        return answer
+    async def request(self, message: Mapping[str, Any], result: type[Result]) -> Result:
+        """Raises RequestFailed, ConnectionLost, and ValueError for a message that is too long."""
+        number = next(self._ids)
+        self._replies[number] = self._loop.create_future()
+        try:
+            self._send({**message, "id": number})
+            async with asyncio.timeout(REQUEST_SECONDS):
+                reply = await self._wait(self._replies[number])
+            if isinstance(reply, Failed):
+                raise RequestFailed(reply.reason or "the supervisor gave no reason")
+            return decode_result(reply, result)
+        except (TimeoutError, ProtocolError) as error:
+            lost = ConnectionLost(str(error) or "the supervisor does not reply")
+            self._lose(lost)
+            raise lost from None
+        finally:
+            del self._replies[number]
 
     def send(self, type: str) -> None:
         """A message that has no reply."""
-        self.connection.send_message({"type": type})
+        self._send({"type": type})
 
-    def open(self, kind: str, **arguments: str | int | bool) -> Channel:
-        """Raises ConnectionLost."""
-        return self.connection.open({"kind": kind, **arguments})
+    @contextlib.asynccontextmanager
+    async def open(self, type: str, **arguments: str | int | bool) -> AsyncIterator[Stream]:
+        """A stream for one purpose. Raises ConnectionLost."""
+        stream = await self._endpoint.open(
+            {"type": type, "session": self.hello.session, **arguments}
+        )
+        self._streams.add(stream)
+        try:
+            if self.lost.done():
+                raise self.lost.result()
+            yield stream
+        finally:
+            self._streams.discard(stream)
+            stream.close()
 
-    def open_upload(self, path: str, *, track: bool) -> Channel:
-        """Raises ConnectionLost."""
-        return self._awaiting_answer(self.open("upload", path=path, track=track))
-
-    def open_store(self, max_bytes: int) -> Channel:
-        """For an archive that the cache should keep, and is finished as an upload is.
-
-        Raises ConnectionLost.
-        """
-        return self._awaiting_answer(self.open("store", max_bytes=max_bytes))
-
-    def _awaiting_answer(self, channel: Channel) -> Channel:
-        self._uploads[channel.number] = self._loop.create_future()
-        return channel
-
-    async def finish_upload(self, channel: Channel) -> Uploaded:
-        """Raises RequestFailed and ConnectionLost."""
-        channel.end()
-        uploaded = await self._wait(self._uploads[channel.number])
-        del self._uploads[channel.number]
-        if uploaded.error is not None:
-            raise RequestFailed(uploaded.error)
-        return uploaded
+    async def upload(
+        self, send: Callable[[Stream], Awaitable[Result]], type: str, **arguments: str | int | bool
+    ) -> Result:
+        """Returns what `send` returns. Raises RequestFailed, ConnectionLost, and what it raises."""
+        async with self.open(type, **arguments) as stream:
+            sending = asyncio.ensure_future(_send_all(send, stream))
+            answer = asyncio.ensure_future(stream.read())
+            try:
+                # A refusal comes early.
+                await asyncio.wait((sending, answer), return_when=asyncio.FIRST_COMPLETED)
+                if answer.done():
+                    answer.result()
+                result = await sending
+                await answer
+                return result
+            finally:
+                for task in (sending, answer):
+                    task.cancel()
+                await wait_despite_cancellation(sending, answer)
 
     def close(self) -> None:
-        self.connection.abort()
+        self._lose(ConnectionLost("the connection was closed"))
 
-    def on_message(self, payload: bytes) -> None:
-        # Until then, the peer is not known to be the supervisor.
-        if not self._has_greeted:
-            raise ProtocolError("the supervisor spoke first")
+    async def _read(self) -> None:
+        try:
+            while True:
+                frame = await self._stream.next_frame()
+                self.last_received = self._loop.time()
+                self._receive(frame)
+        except ConnectionLost as error:
+            self._lose(error)
+        except ProtocolError as error:
+            self._lose(ConnectionLost(f"the peer broke the protocol: {error}"))
+
+    def _receive(self, frame: Frame) -> None:
+        if frame.type is FrameType.MESSAGE:
+            self._receive_message(frame.payload)
+        elif frame.type is FrameType.OUTPUT:
+            offset = OFFSET_FIELD.unpack_from(frame.payload)[0]
+            self._receive_output(offset, frame.payload[OFFSET_FIELD.size :])
+        else:
+            raise ProtocolError("data belongs into a stream")
+
+    def _receive_message(self, payload: bytes) -> None:
         self._messages += 1
-        seconds = self._loop.time() - self._greeted_at
+        seconds = self._loop.time() - self._connected_at
         if self._messages > MAX_MESSAGES + seconds * MAX_MESSAGES_PER_SECOND:
             raise ProtocolError("the supervisor sends too many messages")
         message = decode_message(payload)
-        if not self._hello.done():
-            self._receive_hello(message)
-        elif isinstance(message, Ended):
+        if isinstance(message, Ended):
             _resolve(self.ended, message)
-        elif isinstance(message, Uploaded):
-            self._receive_uploaded(message)
-        elif isinstance(message, Failed) and message.channel:
-            self.connection.fail_channel(message.channel, message.reason)
-        elif self._abandoned and isinstance(message, (self._abandoned[0], Failed)):
-            # Replies come in the order of their requests.
-            self._abandoned.popleft()
-        elif self._reply is not None and isinstance(message, (self._reply[0], Failed)):
-            _resolve(self._reply[1], message)
+        elif isinstance(message, Port):
+            self._accept(message)
+        elif isinstance(message, Done | Failed) and message.id in self._replies:
+            _resolve(self._replies[message.id], message)
 
-    def on_output(self, offset: int, data: bytes) -> None:
-        if not self._hello.done():
-            raise ProtocolError("output came before the hello")
+    def _receive_output(self, offset: int, data: bytes) -> None:
         if self._output.may_skip:
             self._output.offset = self._acknowledged = max(offset, self._output.offset)
             self._output.may_skip = False
@@ -201,50 +241,80 @@ class Supervisor:
             if self._ack_timer is None:
                 self._ack_timer = self._loop.call_later(ACK_SECONDS, self._ack)
 
-    def on_ack(self, offset: int) -> None:  # noqa: ARG002 - required by the protocol
-        raise ProtocolError("a supervisor has nothing to acknowledge")
+    def _accept(self, port: Port) -> None:
+        address = (_loopback(port.address), port.number)
+        protocol = self._on_port(address)
+        if protocol is None or len(self._ports) >= MAX_PORT_CONNECTIONS:
+            raise ProtocolError(f"no connection to the port {port.number} was expected")
+        task = self._loop.create_task(self._serve(port.id, PortConnection(protocol, address)))
+        self._ports.add(task)
+        task.add_done_callback(self._ports.discard)
 
-    def on_open(self, channel: Channel, request: bytes) -> None:
-        match decode_request(request):
-            case {"kind": "port", "number": int(number), **rest} if self._hello.done():
-                self._on_port(channel, (_loopback(rest.get("address", "127.0.0.1")), number))
-            case _:
-                raise ProtocolError("a supervisor may open channels for ports only")
+    async def _serve(self, number: int, port: PortConnection) -> None:
+        hello = {"type": "port", "id": number, "session": self.hello.session}
+        try:
+            async with self._dialing:
+                transport, _ = await self._endpoint.connect(hello, lambda: port)
+        except ConnectionLost as error:
+            self._lose(error)
+            return
+        try:
+            port.start()
+            await port.closed
+        finally:
+            transport.abort()
 
-    def on_lost(self, error: ConnectionLost) -> None:
+    def _lose(self, error: ConnectionLost) -> None:
+        if self.lost.done():
+            return
+        self.lost.set_result(error)
         for timer in (self._ack_timer, self._ping_timer):
             if timer is not None:
                 timer.cancel()
-        _resolve(self.lost, error)
+        for task in (self._reading, *self._ports):
+            task.cancel()
+        for stream in (self._stream, *self._streams):
+            stream.close()
 
-    def _receive_hello(self, message: Message) -> None:
-        if not isinstance(message, Hello):
-            raise ProtocolError("the first message is not a hello")
-        if message.version != VERSION:
-            raise ProtocolError(f"the supervisor speaks version {message.version}, not {VERSION}")
-        _resolve(self._hello, message)
-
-    def _receive_uploaded(self, message: Uploaded) -> None:
-        if message.channel in self._uploads:
-            _resolve(self._uploads[message.channel], message)
+    def _send(self, message: Mapping[str, Any]) -> None:
+        payload = msgspec.json.encode(message)
+        if len(payload) > MAX_MESSAGE_BYTES:
+            raise ValueError(f"a message of {len(payload)} bytes is too long")
+        if not self.lost.done():
+            self._stream.send_message(payload)
 
     def _ack(self) -> None:
         self._ack_timer = None
         self._acknowledged = self._output.offset
-        self.connection.send_ack(self._acknowledged)
+        self._send({"type": "ack", "offset": self._acknowledged})
 
     def _ping(self) -> None:
-        if self._loop.time() - self.connection.last_received > self._silence_seconds:
-            self.connection.abort("the supervisor has gone silent")
+        if self._loop.time() - self.last_received > self._silence_seconds:
+            self._lose(ConnectionLost("the supervisor has gone silent"))
             return
         self.send("ping")
         self._ping_timer = self._loop.call_later(PING_SECONDS, self._ping)
 
-    async def _wait(self, future: asyncio.Future[Reply]) -> Reply:
+    async def _wait(self, future: asyncio.Future[Result]) -> Result:
         await asyncio.wait((future, self.lost), return_when=asyncio.FIRST_COMPLETED)
         if not future.done():
             raise self.lost.result()
         return future.result()
+
+
+async def _send_all(send: Callable[[Stream], Awaitable[Result]], stream: Stream) -> Result:
+    result = await send(stream)
+    stream.end()
+    return result
+
+
+def _check_hello(frame: Frame) -> Hello:
+    message = decode_message(frame.payload) if frame.type is FrameType.MESSAGE else None
+    if not isinstance(message, Hello):
+        raise ProtocolError("the first message is not a hello")
+    if message.version != VERSION:
+        raise ProtocolError(f"the supervisor speaks version {message.version}, not {VERSION}")
+    return message
 
 
 def _loopback(address: object) -> str:

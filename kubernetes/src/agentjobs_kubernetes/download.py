@@ -20,11 +20,9 @@ from agentjobs_worker.sandbox.protocol import SandboxError, UnusableResult
 _PROGRAM = "agentjobs_kubernetes.archive"
 
 
-class ReadableChannel(Protocol):
+class ReadableStream(Protocol):
     async def read(self) -> bytes:
         """b"" at the end."""
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,32 +62,25 @@ class _Response(msgspec.Struct, frozen=True):
 
 
 async def download_changes(
-    changes: ReadableChannel,
-    deletions: ReadableChannel,
+    changes: ReadableStream,
     target: Path,
     limits: TransferLimits,
     *,
     lower: Path | None = None,
 ) -> Received:
-    """Apply the deletions to the directory, then the changes.
+    """Delete from the directory what the pod has deleted, and apply its other changes.
 
     If `target` is a layer over `lower`, what was deleted of that is remembered beside `target`.
     Another call with the same changes is harmless. Raises UnusableResult, SandboxError, and what
-    the channels raise.
+    the stream raises.
     """
-    changes_socket, changes_end = socket.socketpair()
-    deletions_socket, deletions_end = socket.socketpair()
-    with changes_socket, deletions_socket:
-        with changes_end, deletions_end:
-            process = PipedProcess(
-                own_program(_PROGRAM, _request(target, lower, limits, deletions_end.fileno())),
-                stdin=changes_end.fileno(),
-                descriptors=(deletions_end.fileno(),),
-            )
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            command = own_program(_PROGRAM, _request(target, lower, limits))
+            process = PipedProcess(command, stdin=theirs.fileno())
         async with process:
-            response = await _response(
-                process, _feed((deletions, deletions_socket), (changes, changes_socket))
-            )
+            response = await _response(process, _feed(changes, ours))
     return _received(response, target, limits)
 
 
@@ -98,12 +89,11 @@ def deleted_record(upper: Path) -> Path:
     return upper.with_name(f"{upper.name}.deleted")
 
 
-def _request(target: Path, lower: Path | None, limits: TransferLimits, deletions: int) -> str:
+def _request(target: Path, lower: Path | None, limits: TransferLimits) -> str:
     request = ArchiveRequest(
         target=str(target),
         lower="" if lower is None else str(lower),
         deleted="" if lower is None else str(deleted_record(target)),
-        deletions_descriptor=deletions,
         max_bytes=limits.max_bytes,
         max_file_bytes=limits.max_file_bytes,
         entry_bytes=FILE_BYTES,
@@ -111,30 +101,19 @@ def _request(target: Path, lower: Path | None, limits: TransferLimits, deletions
     return json.dumps(request)
 
 
-async def _feed(*streams: tuple[ReadableChannel, socket.socket]) -> None:
-    """One after the other, as the process reads them. When it ends early, the rest is not read."""
-    try:
-        for channel, stream in streams:
-            stream.setblocking(False)
-            while data := await channel.read():
-                if not await _send(stream, data):
-                    return
-            stream.close()
-    finally:
-        for channel, _ in streams:
-            channel.close()
-
-
-async def _send(stream: socket.socket, data: bytes) -> bool:
-    try:
-        await asyncio.get_running_loop().sock_sendall(stream, data)
-    except (BrokenPipeError, ConnectionResetError):
-        return False
-    return True
+async def _feed(changes: ReadableStream, to: socket.socket) -> None:
+    """When the process ends early, the rest is not read."""
+    to.setblocking(False)
+    while data := await changes.read():
+        try:
+            await asyncio.get_running_loop().sock_sendall(to, data)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+    to.close()
 
 
 async def _response(process: PipedProcess, feed: Coroutine[Any, Any, None]) -> _Response:
-    """The process may end before everything was sent, and the channels may fail before it ends."""
+    """The process may end before everything was sent, and the stream may fail before it ends."""
     feeding = asyncio.create_task(feed)
     reading = asyncio.create_task(_read(process))
     try:

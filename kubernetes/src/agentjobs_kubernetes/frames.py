@@ -1,4 +1,4 @@
-"""Frames of the connection between a worker and a supervisor: bytes in, frames out, and back.
+"""Frames of the connections between a worker and a supervisor: bytes in, frames out, and back.
 
 Knows sizes, not meanings. A peer that exceeds a size is cut off before its payload is kept.
 """
@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 MAX_DATA_BYTES = 64 * 1024
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-CREDIT_FIELD = struct.Struct(">I")
 OFFSET_FIELD = struct.Struct(">Q")
 
-_HEADER = struct.Struct(">BII")
+_HEADER = struct.Struct(">BI")
 
 
 class ProtocolError(Exception):
@@ -22,35 +21,31 @@ class ProtocolError(Exception):
 
 class FrameType(IntEnum):
     MESSAGE = 0
-    OPEN = 1
-    DATA = 2
-    END = 3
-    CLOSE = 4
-    CREDIT = 5
-    OUTPUT = 6
-    ACK = 7
+    # Without a payload, it is the end of the sender's data.
+    DATA = 1
+    OUTPUT = 2
 
 
 class Frame(NamedTuple):
     type: FrameType
-    channel: int
     payload: bytes
 
 
 _SIZES = {
     FrameType.MESSAGE: (2, MAX_MESSAGE_BYTES),
-    FrameType.OPEN: (2, MAX_DATA_BYTES),
     FrameType.DATA: (0, MAX_DATA_BYTES),
-    FrameType.END: (0, 0),
-    FrameType.CLOSE: (0, 0),
-    FrameType.CREDIT: (CREDIT_FIELD.size, CREDIT_FIELD.size),
     FrameType.OUTPUT: (OFFSET_FIELD.size, OFFSET_FIELD.size + MAX_DATA_BYTES),
-    FrameType.ACK: (OFFSET_FIELD.size, OFFSET_FIELD.size),
 }
+END_OF_DATA = _HEADER.pack(FrameType.DATA, 0)
 
 
-def encode_frame(type: FrameType, channel: int = 0, payload: bytes = b"") -> bytes:
-    return _HEADER.pack(type, channel, len(payload)) + payload
+def encode_frame(type: FrameType, payload: bytes) -> bytes:
+    return _HEADER.pack(type, len(payload)) + payload
+
+
+def encode_data(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), MAX_DATA_BYTES):
+        yield encode_frame(FrameType.DATA, data[start : start + MAX_DATA_BYTES])
 
 
 class FrameDecoder:
@@ -65,19 +60,19 @@ class FrameDecoder:
         position = 0
         try:
             while len(self._buffer) - position >= _HEADER.size:
-                kind, channel, length = _header(self._buffer, position)
+                kind, length = _header(self._buffer, position)
                 end = position + _HEADER.size + length
                 if len(self._buffer) < end:
                     return
                 payload = bytes(memoryview(self._buffer)[position + _HEADER.size : end])
                 position = end
-                yield Frame(kind, channel, payload)
+                yield Frame(kind, payload)
         finally:
             del self._buffer[:position]
 
 
-def _header(buffer: bytearray, position: int) -> tuple[FrameType, int, int]:
-    number, channel, length = _HEADER.unpack_from(buffer, position)
+def _header(buffer: bytearray, position: int) -> tuple[FrameType, int]:
+    number, length = _HEADER.unpack_from(buffer, position)
     try:
         kind = FrameType(number)
     except ValueError:
@@ -85,4 +80,4 @@ def _header(buffer: bytearray, position: int) -> tuple[FrameType, int, int]:
     minimum, maximum = _SIZES[kind]
     if not minimum <= length <= maximum:
         raise ProtocolError(f"a frame of type {kind.name} has {length} bytes")
-    return kind, channel, length
+    return kind, length

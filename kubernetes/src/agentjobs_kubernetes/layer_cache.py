@@ -16,12 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs_kubernetes.channels import ChannelClosed, ConnectionLost
 from agentjobs_kubernetes.cluster_settings import ClusterSettings
-from agentjobs_kubernetes.connection import RequestFailed, Supervisor
-from agentjobs_kubernetes.layer_files import deleted_paths
+from agentjobs_kubernetes.connection import Supervisor
 from agentjobs_kubernetes.pods import CachedLayer
-from agentjobs_kubernetes.upload import WritableChannel, upload_tree
+from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed, Stream
+from agentjobs_kubernetes.upload import WritableStream, upload_tree
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
 from agentjobs_worker.sandbox.protocol import Layer, SandboxError, SandboxTask
 
@@ -72,8 +71,7 @@ class LayerCache:
         return tuple(
             CachedLayer(str(layer.inside), archive.sha256, archive.bytes)
             for layer in task.layers
-            # An archive has what earlier runs deleted.
-            if not deleted_paths(layer.upper) and (archive := self._archive(layer)) is not None
+            if (archive := self._archive(layer)) is not None
         )
 
     def pause(self) -> None:
@@ -112,14 +110,13 @@ class LayerCache:
         self._skipped_until[lower] = time.monotonic() + PAUSE_SECONDS
 
     async def _store_archive(self, lower: Path, task: SandboxTask) -> Archive:
+        async def send(stream: Stream) -> Archive:
+            digesting = _DigestingStream(stream)
+            await upload_tree(digesting, lower)
+            return digesting.archive(self._claim)
+
         async with self._connect(task) as supervisor:
-            channel = supervisor.open_store(self._max_bytes)
-            digesting = _DigestingChannel(channel)
-            # The reason why the supervisor closes the channel is in its answer.
-            with contextlib.suppress(ChannelClosed):
-                await upload_tree(digesting, [lower])
-            await supervisor.finish_upload(channel)
-        return digesting.archive(self._claim)
+            return await supervisor.upload(send, "store", max_bytes=self._max_bytes)
 
     def _archive(self, layer: Layer) -> Archive | None:
         try:
@@ -129,11 +126,11 @@ class LayerCache:
         return archive if archive.claim == self._claim else None
 
 
-class _DigestingChannel:
+class _DigestingStream:
     """Passes on what is written, and counts and digests it."""
 
-    def __init__(self, channel: WritableChannel) -> None:
-        self._channel = channel
+    def __init__(self, stream: WritableStream) -> None:
+        self._stream = stream
         self._digest = hashlib.sha256()
         self._bytes = 0
 
@@ -143,13 +140,7 @@ class _DigestingChannel:
     async def write(self, data: bytes) -> None:
         self._digest.update(data)
         self._bytes += len(data)
-        await self._channel.write(data)
-
-    def end(self) -> None:
-        self._channel.end()
-
-    def close(self) -> None:
-        self._channel.close()
+        await self._stream.write(data)
 
 
 def record_path(lower: Path) -> Path:

@@ -19,11 +19,12 @@ _MAX_RUN_FILE_BYTES = 16 * 1024**2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskUpload:
-    """`sources` and `excluded` as `upload_tree` takes them."""
+    """Before the files of `source`, the pod gets those of `lower`, without `deleted`."""
 
     inside: PurePosixPath
-    sources: tuple[Path, ...]
-    excluded: tuple[bytes, ...] = ()
+    source: Path
+    lower: Path | None = None
+    deleted: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +44,17 @@ def task_uploads(task: SandboxTask, unpacked: Collection[str] = ()) -> list[Task
     """
     layers = _layers(task)
     uploads = [
-        TaskUpload(inside=inside, sources=(layer.upper,))
-        if str(inside) in unpacked
-        else TaskUpload(
+        TaskUpload(
             inside=inside,
-            sources=(layer.lower, layer.upper),
-            excluded=deleted_paths(layer.upper),
+            source=layer.upper,
+            lower=None if str(inside) in unpacked else layer.lower,
+            deleted=_deleted_paths(layer.upper),
         )
         for inside, layer in layers.items()
     ]
     if WORKSPACE not in layers:
-        uploads.append(TaskUpload(inside=WORKSPACE, sources=(task.workspace,)))
-    return [*uploads, TaskUpload(inside=RUN_DIRECTORY, sources=(task.run_dir,))]
+        uploads.append(TaskUpload(inside=WORKSPACE, source=task.workspace))
+    return [*uploads, TaskUpload(inside=RUN_DIRECTORY, source=task.run_dir)]
 
 
 def task_downloads(task: SandboxTask) -> list[TaskDownload]:
@@ -87,7 +87,7 @@ def _layers(task: SandboxTask) -> dict[PurePosixPath, Layer]:
     return layers
 
 
-def deleted_paths(upper: Path) -> tuple[bytes, ...]:
+def _deleted_paths(upper: Path) -> tuple[bytes, ...]:
     """Paths of the lower directory that earlier runs deleted."""
     try:
         return tuple(deleted_record(upper).read_bytes().split(b"\0"))

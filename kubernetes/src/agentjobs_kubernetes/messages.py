@@ -1,12 +1,14 @@
 """Messages that a supervisor sends. Decoding checks every field; unknown fields are ignored."""
 
-from typing import Annotated, Any, Literal
+import contextlib
+from collections.abc import Iterator
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
 from agentjobs_kubernetes.frames import ProtocolError
 
-VERSION = 1
+VERSION = 2
 MAX_PORTS = 64
 
 _ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
@@ -28,79 +30,72 @@ class Hello(msgspec.Struct, frozen=True, tag_field="type", tag="hello"):
     version: int
     architecture: str
     state: Literal["new", "prepared", "running", "ended"]
+    session: int
     # Directories that have the files of their layer from the cache.
     unpacked: Annotated[tuple[str, ...], msgspec.Meta(max_length=8)] = ()
 
 
-class Prepared(msgspec.Struct, frozen=True, tag_field="type", tag="prepared"):
-    pass
-
-
-class Started(msgspec.Struct, frozen=True, tag_field="type", tag="started"):
-    pass
+class Done(msgspec.Struct, frozen=True, tag_field="type", tag="done"):
+    id: int
+    result: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Failed(msgspec.Struct, frozen=True, tag_field="type", tag="failed"):
-    """The last request, or a channel, which is then closed."""
+    """A request, or what a stream was for."""
 
     reason: _Reason = ""
-    channel: int = 0
+    id: int = 0
 
 
 class Pong(msgspec.Struct, frozen=True, tag_field="type", tag="pong"):
     pass
 
 
-class Uploaded(msgspec.Struct, frozen=True, tag_field="type", tag="uploaded"):
-    channel: int
-    entries: int = 0
-    error: _Reason | None = None
+class Port(msgspec.Struct, frozen=True, tag_field="type", tag="port"):
+    """The agent has connected to a port, which waits for a stream with this id."""
+
+    id: int
+    number: _PortNumber
+    address: str
 
 
-class Ports(msgspec.Struct, frozen=True, tag_field="type", tag="ports"):
+# Results of requests.
+
+
+class Ports(msgspec.Struct, frozen=True):
     ports: Annotated[list[_PortNumber], msgspec.Meta(max_length=MAX_PORTS)]
 
 
-class Programs(msgspec.Struct, frozen=True, tag_field="type", tag="programs"):
+class Programs(msgspec.Struct, frozen=True):
     paths: dict[str, str]
 
 
-class Existence(msgspec.Struct, frozen=True, tag_field="type", tag="existence"):
-    path: str
+class Existence(msgspec.Struct, frozen=True):
     exists: bool
 
 
-class Dialed(msgspec.Struct, frozen=True, tag_field="type", tag="dialed"):
+class Dialed(msgspec.Struct, frozen=True):
     results: dict[str, str]
 
 
-Message = (
-    Hello
-    | Prepared
-    | Started
-    | Failed
-    | Ended
-    | Pong
-    | Uploaded
-    | Ports
-    | Programs
-    | Existence
-    | Dialed
-)
+Message = Hello | Done | Failed | Ended | Pong | Port
+Result = TypeVar("Result")
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
-_request_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 def decode_message(payload: bytes) -> Message:
-    try:
+    with _protocol_error():
         return _decoder.decode(payload)
+
+
+def decode_result(message: Done, type: type[Result]) -> Result:
+    with _protocol_error():
+        return msgspec.json.decode(message.result, type=type)
+
+
+@contextlib.contextmanager
+def _protocol_error() -> Iterator[None]:
+    try:
+        yield
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError(f"a message cannot be read: {error}") from None
-
-
-def decode_request(payload: bytes) -> dict[str, Any]:
-    """The purpose of a channel that the peer opens."""
-    try:
-        return _request_decoder.decode(payload)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"the request for a channel cannot be read: {error}") from None

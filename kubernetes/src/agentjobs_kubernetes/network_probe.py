@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentjobs_kubernetes.channels import Channel, ConnectionLost
 from agentjobs_kubernetes.cluster import Cluster
-from agentjobs_kubernetes.connection import RequestFailed, Supervisor
+from agentjobs_kubernetes.connection import Supervisor
 from agentjobs_kubernetes.credentials import SUPERVISOR_PORT, new_credentials
 from agentjobs_kubernetes.followed_pod import FollowedPod
 from agentjobs_kubernetes.messages import Dialed
@@ -20,6 +19,7 @@ from agentjobs_kubernetes.network_policy import ensure_network_policy
 from agentjobs_kubernetes.pod_connection import PodConnection
 from agentjobs_kubernetes.pods import PodRequest, pod_name
 from agentjobs_kubernetes.run_output import RunOutput
+from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed
 from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_worker.sandbox.protocol import SandboxError
 
@@ -100,7 +100,7 @@ async def _probe_pod(cluster: Cluster) -> AsyncIterator[tuple[Supervisor, Follow
         pod,
         credentials,
         RunOutput(lambda _chunk: None),
-        _refuse,
+        lambda _address: None,
         pending_seconds=_TIMEOUT_SECONDS,
         orphan_seconds=orphan_seconds,
     )
@@ -145,7 +145,3 @@ def _join(host: Any, port: Any) -> str:
 def _name(addresses: Mapping[str, str], chosen: set[str]) -> str:
     names = [f"{name} ({address})" for address, name in addresses.items() if address in chosen]
     return ", ".join(names)
-
-
-def _refuse(channel: Channel, _address: tuple[str, int]) -> None:
-    channel.close()

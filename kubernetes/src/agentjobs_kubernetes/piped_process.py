@@ -19,18 +19,10 @@ _MAX_TEXT_BYTES = 64 * 1024
 class PipedProcess:
     """Use it with `async with`, at the end of which it is dead.
 
-    `stdin` and `stdout` are descriptors of the caller's, who needs not give any. `descriptors` are
-    passed on with their numbers.
+    `stdin` is a descriptor of the caller's, who needs not give any.
     """
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        stdin: int = subprocess.DEVNULL,
-        stdout: int | None = None,
-        descriptors: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, command: Sequence[str], *, stdin: int = subprocess.DEVNULL) -> None:
         self.stdout, output = socket.socketpair()
         self._stderr, errors = socket.socketpair()
         try:
@@ -39,9 +31,8 @@ class PipedProcess:
                 self._process = subprocess.Popen(
                     command,
                     stdin=stdin,
-                    stdout=output.fileno() if stdout is None else stdout,
+                    stdout=output.fileno(),
                     stderr=errors.fileno(),
-                    pass_fds=descriptors,
                     env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
                     cwd="/",
                     start_new_session=True,

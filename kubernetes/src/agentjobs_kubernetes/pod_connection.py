@@ -3,11 +3,10 @@
 import asyncio
 import logging
 
-from agentjobs_kubernetes.channels import ConnectionLost
-from agentjobs_kubernetes.connection import OnPort, Output, Supervisor
+from agentjobs_kubernetes.connection import OnPort, Output, Supervisor, connect
 from agentjobs_kubernetes.credentials import Credentials
-from agentjobs_kubernetes.dial import connect
 from agentjobs_kubernetes.followed_pod import FollowedPod
+from agentjobs_kubernetes.stream import ConnectionLost
 
 RETRY_SECONDS = 0.05
 # A pod that fetches an image for minutes is asked less often.

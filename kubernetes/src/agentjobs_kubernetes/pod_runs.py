@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 
-from agentjobs_kubernetes.channel_transport import serve_ports
 from agentjobs_kubernetes.cluster import Cluster
-from agentjobs_kubernetes.connection import Supervisor
+from agentjobs_kubernetes.connection import OnPort, Supervisor
 from agentjobs_kubernetes.credentials import Credentials, new_credentials
 from agentjobs_kubernetes.followed_pod import FollowedPod
 from agentjobs_kubernetes.idle_task import idle_task
@@ -30,6 +29,7 @@ from agentjobs_worker.sandbox.protocol import (
     RunOwner,
     SandboxError,
     SandboxLost,
+    SandboxPort,
     SandboxReport,
     SandboxTask,
 )
@@ -200,7 +200,7 @@ class PodRuns:
             pod,
             credentials,
             output,
-            serve_ports(task.ports),
+            _serve_ports(task.ports),
             pending_seconds=pending_seconds or self._settings.pending_seconds,
             orphan_seconds=self._settings.orphan_seconds,
             address=address,
@@ -220,6 +220,17 @@ class PodRuns:
             for pod in self._records.pods() - self._active:
                 self._records.remove(pod)
         return self._records.pods()
+
+
+def _serve_ports(ports: Iterable[SandboxPort]) -> OnPort:
+    """Each connection of the agent gets a protocol of its port."""
+    protocols = {port.number: port.protocol for port in ports}
+
+    def serve(address: tuple[str, int]) -> asyncio.BaseProtocol | None:
+        protocol = protocols.get(address[1])
+        return None if protocol is None else protocol()
+
+    return serve
 
 
 def _new_record(

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 
-from agentjobs_kubernetes.channels import Channel, ConnectionLost
-from agentjobs_kubernetes.connection import RequestFailed, Supervisor
+from agentjobs_kubernetes.connection import Supervisor
 from agentjobs_kubernetes.messages import Existence, Ports
+from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed, Stream
 from agentjobs_runtime.sandboxes.directories import REPORT_DIRECTORY, RUN_DIRECTORY
 from agentjobs_worker.sandbox.protocol import SandboxPort
 
@@ -35,8 +35,8 @@ class RunningPod:
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 with _as_os_error():
-                    channel = self._supervisor().open("connect", port=number)
-                    await _relay(channel, reader, writer)
+                    async with self._supervisor().open("connect", port=number) as stream:
+                        await _relay(stream, reader, writer)
             except OSError:
                 writer.transport.abort()
 
@@ -55,18 +55,18 @@ class RunningPod:
 
 
 async def _relay(
-    channel: Channel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Copy bytes until both sides have ended. Raises ConnectionLost and OSError."""
+    """Copy bytes until both sides have ended. Raises RequestFailed, ConnectionLost and OSError."""
 
     async def send() -> None:
         while data := await reader.read(_CHUNK_BYTES):
-            await channel.write(data)
-        channel.end()
+            await stream.write(data)
+        stream.end()
 
     sending = asyncio.ensure_future(send())
     try:
-        while data := await channel.read():
+        while data := await stream.read():
             writer.write(data)
             await writer.drain()
         writer.write_eof()
@@ -74,7 +74,6 @@ async def _relay(
         writer.close()
     finally:
         sending.cancel()
-        channel.close()
         await asyncio.wait({sending})
 
 

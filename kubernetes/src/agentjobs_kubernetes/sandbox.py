@@ -8,10 +8,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from agentjobs_kubernetes.api_retries import describe_outage
-from agentjobs_kubernetes.channels import ConnectionLost
 from agentjobs_kubernetes.cluster import Cluster
 from agentjobs_kubernetes.cluster_settings import ClusterSettings
-from agentjobs_kubernetes.connection import RequestFailed
 from agentjobs_kubernetes.idle_task import SMALL, idle_task
 from agentjobs_kubernetes.layer_files import task_uploads
 from agentjobs_kubernetes.messages import Programs
@@ -19,6 +17,7 @@ from agentjobs_kubernetes.network_policy import ensure_network_policy
 from agentjobs_kubernetes.orphans import sweep_regularly
 from agentjobs_kubernetes.pod_runs import PodRuns
 from agentjobs_kubernetes.runs import RunRecords
+from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed
 from agentjobs_kubernetes.user_namespaces import detect_user_namespaces
 from agentjobs_kubernetes.worker_files import copy_worker_files
 from agentjobs_worker.sandbox import mounts
@@ -191,9 +190,10 @@ def _check_directories(task: SandboxTask) -> None:
     """Refuse a task that no pod can run. Raises SandboxError."""
     if any(port.protocol is None for port in task.ports):
         raise SandboxError("a port of a pod cannot be served by a socket")
-    for source in (source for upload in task_uploads(task) for source in upload.sources):
-        if not source.is_dir():
-            raise SandboxError(f"there is no directory {source}")
+    for upload in task_uploads(task):
+        for source in (upload.lower, upload.source):
+            if source is not None and not source.is_dir():
+                raise SandboxError(f"there is no directory {source}")
 
 
 def _discard(_chunk: bytes) -> None:

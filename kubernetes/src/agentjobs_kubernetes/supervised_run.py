@@ -4,21 +4,22 @@ A lost connection changes nothing: after the next one, the supervisor's state sa
 """
 
 import asyncio
-import contextlib
+import functools
 import time
 from collections.abc import Awaitable, Callable
+from types import NoneType
 from typing import Any
 
-from agentjobs_kubernetes.channels import ChannelClosed, ConnectionLost
 from agentjobs_kubernetes.command import limit_text, prepare_message
-from agentjobs_kubernetes.connection import RequestFailed, Supervisor
+from agentjobs_kubernetes.connection import Supervisor
 from agentjobs_kubernetes.layer_files import TaskUpload, task_uploads
-from agentjobs_kubernetes.messages import Ended, Prepared, Started
+from agentjobs_kubernetes.messages import Ended
 from agentjobs_kubernetes.pod_connection import PodConnection
 from agentjobs_kubernetes.pod_status import PodState
 from agentjobs_kubernetes.results import receive_artifacts, receive_results
 from agentjobs_kubernetes.run_output import RunOutput
 from agentjobs_kubernetes.running_pod import RunningPod
+from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed, Stream
 from agentjobs_kubernetes.upload import upload_tree
 from agentjobs_runtime.safe_text import ellipsize, single_line
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
@@ -157,7 +158,7 @@ class SupervisedRun:
             await wait_despite_cancellation(*uploads)
         command = prepare_message(self._task, supervisor.hello.architecture)
         try:
-            await supervisor.request(command, Prepared)
+            await supervisor.request(command, NoneType)
         except ValueError as error:
             raise SandboxError(f"the command cannot be sent to its pod: {error}") from error
 
@@ -170,7 +171,7 @@ class SupervisedRun:
         if self._started_at is None:
             await self._on_start(time.time())
             self._set_start(time.time())
-        await supervisor.request({"type": "start"}, Started)
+        await supervisor.request({"type": "start"}, NoneType)
 
     async def _wait_for_end(self, supervisor: Supervisor) -> Ended:
         """Raises ConnectionLost."""
@@ -234,11 +235,18 @@ async def _call(before_start: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _upload(supervisor: Supervisor, upload: TaskUpload) -> None:
-    channel = supervisor.open_upload(str(upload.inside), track=True)
-    # The reason why the supervisor closes the channel is in its answer.
-    with contextlib.suppress(ChannelClosed):
-        await upload_tree(channel, upload.sources, upload.excluded)
-    await supervisor.finish_upload(channel)
+    path = str(upload.inside)
+
+    async def send_deleted(stream: Stream) -> None:
+        await stream.write(b"".join(deleted + b"\0" for deleted in upload.deleted))
+
+    if upload.lower is not None:
+        send_lower = functools.partial(upload_tree, source=upload.lower)
+        await supervisor.upload(send_lower, "upload", path=path)
+    if upload.deleted:
+        await supervisor.upload(send_deleted, "remove", path=path)
+    send = functools.partial(upload_tree, source=upload.source)
+    await supervisor.upload(send, "upload", path=path, track=True)
 
 
 async def _wait_for_end(supervisor: Supervisor, seconds: float) -> Ended | None:

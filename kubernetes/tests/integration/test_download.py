@@ -1,8 +1,10 @@
 """What a pod sends is applied by a process of its own."""
 
 import asyncio
+import contextlib
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +16,15 @@ from agentjobs_kubernetes.download import TransferLimits, download_changes
 from agentjobs_runtime.sandboxes.limits import FILE_BYTES, Limits
 from agentjobs_worker.sandbox.protocol import SandboxError, SandboxTask, UnusableResult
 from tests.support.child_processes import children_of
-from tests.support.pod_files import END, MemoryChannel, download, gnu_archive, long_name, member
+from tests.support.pod_files import (
+    END,
+    MemoryStream,
+    changes_of,
+    download,
+    gnu_archive,
+    long_name,
+    member,
+)
 from tests.support.sandbox import eventually
 
 NO_LIMITS = TransferLimits.of(Limits(workspace_bytes=0, file_bytes=0))
@@ -124,20 +134,22 @@ async def test_the_limits_of_the_workspace_hold(target: Path) -> None:
     limits = Limits(workspace_bytes=10 * FILE_BYTES)
     left = TransferLimits.of(limits, received_bytes=9 * FILE_BYTES)
     for archive, exceeded in ((member(b"a"), None), (member(b"a", b"x"), limits.workspace_text)):
-        channels = MemoryChannel(archive + END), MemoryChannel()
-        assert (await download_changes(*channels, target, left)).exceeded == exceeded
+        changes = MemoryStream(changes_of(archive + END))
+        assert (await download_changes(changes, target, left)).exceeded == exceeded
 
 
-class EndlessChannel(MemoryChannel):
-    """Repeats its content until it is closed."""
+class EndlessStream(MemoryStream):
+    """After its content, repeats something."""
+
+    def __init__(self, content: bytes, repeated: bytes) -> None:
+        super().__init__(content)
+        self._repeated = repeated
 
     async def read(self, limit: int = 65_536) -> bytes:
-        assert not self.is_closed
-        assert len(self.content) <= limit
-        return self.content
+        return await super().read(limit) or self._repeated
 
 
-class SilentChannel(MemoryChannel):
+class SilentStream(MemoryStream):
     """Never sends anything."""
 
     async def read(self, limit: int = 65_536) -> bytes:
@@ -146,39 +158,33 @@ class SilentChannel(MemoryChannel):
         return await never
 
 
-class LostChannel(MemoryChannel):
+class LostStream(MemoryStream):
     async def read(self, limit: int = 65_536) -> bytes:
         raise ConnectionResetError(f"lost after {limit} bytes")
 
 
 async def test_an_endless_stream_is_ended(target: Path) -> None:
     limits = TransferLimits.of(Limits(workspace_bytes=1000 * FILE_BYTES))
-    changes = EndlessChannel(member(b"file", b"content") * 60)
-    received = await download_changes(changes, MemoryChannel(), target, limits)
+    changes = EndlessStream(b"\0", member(b"file", b"content") * 60)
+    received = await download_changes(changes, target, limits)
     assert received.exceeded is not None
-    assert changes.is_closed
 
 
 async def test_an_endless_list_of_deletions_is_ended(target: Path) -> None:
-    deletions, changes = EndlessChannel(b"x" * 65_536), SilentChannel()
     with pytest.raises(UnusableResult, match="too long"):
-        await download_changes(changes, deletions, target, NO_LIMITS)
-    assert deletions.is_closed
-    assert changes.is_closed
+        await download_changes(EndlessStream(b"", b"x" * 65_536), target, NO_LIMITS)
 
 
 async def test_a_lost_connection_is_raised_and_leaves_no_process(target: Path) -> None:
     before = children_of()
     with pytest.raises(ConnectionResetError, match="lost"):
-        await download_changes(LostChannel(), MemoryChannel(), target, NO_LIMITS)
+        await download_changes(LostStream(), target, NO_LIMITS)
     assert children_of() == before
 
 
 async def test_a_cancelled_download_leaves_no_process_and_no_descriptor(target: Path) -> None:
     before = children_of(), len(list(Path("/proc/self/fd").iterdir()))
-    download = asyncio.ensure_future(
-        download_changes(SilentChannel(), MemoryChannel(), target, NO_LIMITS)
-    )
+    download = asyncio.ensure_future(download_changes(SilentStream(), target, NO_LIMITS))
     await eventually(lambda: children_of() > before[0])
     download.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -188,9 +194,7 @@ async def test_a_cancelled_download_leaves_no_process_and_no_descriptor(target: 
 
 async def test_a_process_that_is_killed_is_a_sandbox_error(target: Path) -> None:
     before = children_of()
-    download = asyncio.ensure_future(
-        download_changes(SilentChannel(), MemoryChannel(), target, NO_LIMITS)
-    )
+    download = asyncio.ensure_future(download_changes(SilentStream(), target, NO_LIMITS))
     await eventually(lambda: children_of() > before)
     for pid in children_of() - before:
         os.kill(pid, signal.SIGKILL)
@@ -206,9 +210,10 @@ async def test_a_missing_directory_is_named(target: Path) -> None:
 class SilentSupervisor:
     """Answers, but sends no files."""
 
-    def open(self, kind: str, **_: str | bool) -> SilentChannel:
-        assert kind in {"download", "deletions"}
-        return SilentChannel()
+    @contextlib.asynccontextmanager
+    async def open(self, kind: str, **_: str | int) -> AsyncIterator[SilentStream]:
+        assert kind == "download"
+        yield SilentStream()
 
 
 async def test_a_pod_that_never_sends_its_files_is_given_up(

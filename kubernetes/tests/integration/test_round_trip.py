@@ -4,17 +4,17 @@ import asyncio
 import itertools
 import os
 import stat
-import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from agentjobs_kubernetes.layer_files import deleted_paths
+from agentjobs_kubernetes.download import TransferLimits, deleted_record, download_changes
 from agentjobs_worker.sandbox.protocol import UnusableResult
-from tests.support.pod_files import download, upload
+from tests.support.pod_files import LIMITS, MemoryStream, upload
 from tests.support.supervisor import command, running_supervisor, shell
-from tests.support.supervisor_client import closing
+from tests.support.supervisor_client import SupervisorClient, closing
 from tests.support.trees import describe_tree
 
 SEEDS = range(3)
@@ -70,28 +70,41 @@ async def run_in_pod(pod: Path, command: dict[str, object], *sources: Path) -> N
 
     `pod` is a new directory, in which the pod's own `workspace` stays to be seen.
     """
-    excluded = deleted_paths(sources[-1])
-    archive = await upload(sources, excluded)
+    archives = [await upload(source) for source in sources]
+    lower = sources[0] if len(sources) > 1 else None
 
-    def run() -> tuple[bytes, list[bytes]]:
+    def run() -> bytes:
         with running_supervisor(pod) as supervisor, closing(supervisor.connect()) as client:
-            assert client.upload(archive)["error"] is None
+            _send(client, archives, sources)
             ended = client.run(command)
             assert ended["exit_code"] == 0, bytes(client.output).decode()
-            return client.download(), client.deletions()
+            return client.changes()
 
-    changes, deletions = await asyncio.to_thread(run)
-    lower = sources[0] if len(sources) > 1 else None
-    await download(sources[-1], changes, deletions, lower=lower)
+    changes = MemoryStream(await asyncio.to_thread(run))
+    await download_changes(changes, sources[-1], TransferLimits.of(LIMITS), lower=lower)
+
+
+def _send(client: SupervisorClient, archives: list[bytes], sources: Sequence[Path]) -> None:
+    """As a worker does."""
+    *lower, upper = archives
+    for archive in lower:
+        client.upload(archive, track=False)
+    record = deleted_record(sources[-1])
+    if record.exists():
+        deleted = b"".join(path + b"\0" for path in record.read_bytes().split(b"\0"))
+        client.upload(deleted, kind="remove")
+    client.upload(upper)
 
 
 async def next_pod_sees(directory: Path, *sources: Path) -> dict[bytes, tuple[str, bytes]]:
-    directory.mkdir()
-    archive = await upload(sources, deleted_paths(sources[-1]))
-    await asyncio.to_thread(
-        subprocess.run, ["tar", "-x", "-p", "-C", directory], input=archive, check=True
-    )
-    return content_of(directory)
+    archives = [await upload(source) for source in sources]
+
+    def run() -> None:
+        with running_supervisor(directory) as supervisor, closing(supervisor.connect()) as client:
+            _send(client, archives, sources)
+
+    await asyncio.to_thread(run)
+    return content_of(directory / "workspace")
 
 
 def content_of(root: Path) -> dict[bytes, tuple[str, bytes]]:

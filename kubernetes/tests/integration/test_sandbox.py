@@ -15,7 +15,6 @@ import uvloop
 from agentjobs_kubernetes import pod_connection, supervised_run
 from agentjobs_kubernetes.cluster_settings import ClusterSettings
 from agentjobs_kubernetes.connection import Supervisor
-from agentjobs_kubernetes.messages import Hello
 from agentjobs_kubernetes.sandbox import KubernetesSandbox
 from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_runtime.sandboxes.placement import Placement
@@ -160,7 +159,7 @@ async def test_a_run_survives_its_connections(
         while len(connections) < count and not running.done():
             await asyncio.wait({running}, timeout=0.01)
         await asyncio.wait({running}, timeout=0.05)
-        connections[-1].connection.abort("the test cut it")
+        connections[-1].close()
     assert len(connections) > 1
     assert (await running).exit_code == 0
     lines = "".join(f"{number}\n" for number in range(1, numbers + 1))
@@ -171,21 +170,23 @@ async def test_a_run_survives_its_connections(
 async def test_a_start_that_was_served_after_its_connection_was_lost_is_not_repeated(
     harness: SandboxHarness, connections: list[Supervisor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, hello = Supervisor.request, Supervisor.hello
+    request, connect = Supervisor.request, pod_connection.connect
 
     async def cut_at_start(self: Supervisor, message: Any, reply: Any) -> Any:
         answer = await request(self, message, reply)
         if message["type"] == "start" and self is connections[0]:
-            self.connection.abort("the test cut it")
+            self.close()
             raise self.lost.result()
         return answer
 
-    def late_hello(self: Supervisor) -> Hello:
-        state = hello.fget(self)  # type: ignore[attr-defined]
-        return msgspec.structs.replace(state, state="prepared") if len(connections) == 2 else state
+    async def late_hello(*arguments: Any, **keywords: Any) -> Supervisor:
+        supervisor = await connect(*arguments, **keywords)
+        if len(connections) == 2:
+            supervisor.hello = msgspec.structs.replace(supervisor.hello, state="prepared")
+        return supervisor
 
     monkeypatch.setattr(Supervisor, "request", cut_at_start)
-    monkeypatch.setattr(Supervisor, "hello", property(late_hello))
+    monkeypatch.setattr(pod_connection, "connect", late_hello)
     report = await harness.shell("echo run >> runs; sleep 0.5")
     assert (report.exit_code, len(connections)) == (0, 3)
     assert (harness.workspace / "runs").read_text() == "run\n"
@@ -198,13 +199,13 @@ async def test_connections_that_always_end_at_once_are_a_lost_sandbox(
 
     async def cut(*arguments: Any, **keywords: Any) -> Supervisor:
         supervisor = await connect(*arguments, **keywords)
-        supervisor.connection.abort("the test cut it")
+        supervisor.close()
         return supervisor
 
     monkeypatch.setattr(pod_connection, "connect", cut)
     monkeypatch.setattr(pod_connection, "RETRY_SECONDS", 0.001)
     monkeypatch.setattr(pod_connection, "MAX_SHORT_CONNECTIONS", 3)
-    with pytest.raises(SandboxLost, match="the test cut it"):
+    with pytest.raises(SandboxLost, match="the connection was closed"):
         await harness.shell("true")
 
 

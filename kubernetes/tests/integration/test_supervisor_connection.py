@@ -2,20 +2,28 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
+from types import NoneType
+from typing import Any
 
+import msgspec
 import pytest
 
 from agentjobs_kubernetes import connection as connection_module
-from agentjobs_kubernetes import dial
-from agentjobs_kubernetes.channels import Channel, ConnectionLost
-from agentjobs_kubernetes.connection import RequestFailed, Supervisor
+from agentjobs_kubernetes.connection import Supervisor, connect
 from agentjobs_kubernetes.credentials import Credentials, new_credentials
-from agentjobs_kubernetes.dial import connect
 from agentjobs_kubernetes.frames import FrameType
-from agentjobs_kubernetes.messages import Ended, Ports, Prepared
+from agentjobs_kubernetes.messages import Ended, Ports
+from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed, Stream
 from tests.support.sandbox import eventually
 from tests.support.scripted_supervisor import ScriptedSupervisor, descriptors
+
+
+class Greeter(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"hello")
 
 
 class KeptOutput:
@@ -29,8 +37,8 @@ class KeptOutput:
         self.data += data
 
 
-def no_port(channel: Channel, address: tuple[str, int]) -> None:
-    raise AssertionError((channel, address))
+def no_port(_address: tuple[str, int]) -> None:
+    return None
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +74,7 @@ async def test_a_worker_greets_with_its_token_and_learns_the_state(
     async with connected(supervisor, credentials, KeptOutput(7)) as worker:
         assert (worker.hello.state, worker.hello.architecture) == ("new", "x86_64")
         assert supervisor.greeting == [
-            {"type": "hello", "version": 1, "token": credentials.token, "output_from": 7}
+            {"version": 2, "token": credentials.token, "type": "hello", "offset": 7}
         ]
         assert not worker.ended.done()
 
@@ -74,10 +82,9 @@ async def test_a_worker_greets_with_its_token_and_learns_the_state(
 async def test_another_certificate_never_gets_the_token(credentials: Credentials) -> None:
     before = descriptors()
     async with ScriptedSupervisor(new_credentials()).serve() as impostor:
-        with pytest.raises(ConnectionLost, match="not the supervisor of this run"):
+        with pytest.raises(ConnectionLost, match="certificate verify failed"):
             await connect(impostor.address, credentials, KeptOutput(), no_port, 60)
-        await impostor.lost.get()
-        assert impostor.greeting == []
+        assert impostor.accepted == 0
     await eventually(lambda: descriptors() == before)
 
 
@@ -91,7 +98,7 @@ async def test_where_nobody_listens_a_connection_fails_at_once(credentials: Cred
 async def test_a_peer_that_never_answers_costs_a_bounded_time(
     supervisor: ScriptedSupervisor, credentials: Credentials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dial, "HELLO_SECONDS", 0.2)
+    monkeypatch.setattr(connection_module, "HELLO_SECONDS", 0.2)
     supervisor.is_silent = True
     with pytest.raises(ConnectionLost, match="no answer"):
         await connect(supervisor.address, credentials, KeptOutput(), no_port, 60)
@@ -102,7 +109,7 @@ async def test_a_peer_that_never_answers_costs_a_bounded_time(
     ("hello", "reason"),
     [
         ({"type": "pong"}, "not a hello"),
-        ({"version": 2}, "version 2"),
+        ({"version": 3}, "version 3"),
         ({"state": "asleep"}, "cannot be read"),
         ({"type": "surprise"}, "cannot be read"),
     ],
@@ -121,14 +128,13 @@ async def test_a_request_gets_its_reply_or_the_reason_why_not(
     async with connected(supervisor, credentials) as worker:
         requests = [
             asyncio.ensure_future(worker.request({"type": "list_ports"}, Ports)),
-            asyncio.ensure_future(worker.request({"type": "prepare"}, Prepared)),
+            asyncio.ensure_future(worker.request({"type": "prepare"}, NoneType)),
         ]
-        assert await supervisor.next_message() == {"type": "list_ports"}
-        assert supervisor.messages.empty()
-        supervisor.say("ports", ports=[80, 8080])
+        first, second = await supervisor.next_message(), await supervisor.next_message()
+        assert (first["type"], second["type"]) == ("list_ports", "prepare")
+        supervisor.say("failed", id=second["id"], reason="port 80 is in use")
+        supervisor.say("done", id=first["id"], result={"ports": [80, 8080]})
         assert (await requests[0]).ports == [80, 8080]
-        await supervisor.next_message()
-        supervisor.say("failed", reason="port 80 is in use")
         with pytest.raises(RequestFailed, match="port 80 is in use"):
             await requests[1]
 
@@ -140,11 +146,10 @@ async def test_the_reply_to_a_cancelled_request_is_not_taken_for_the_next_one(
         cancelled, request = (
             asyncio.ensure_future(worker.request({"type": "list_ports"}, Ports)) for _ in range(2)
         )
-        await supervisor.next_message()
+        ids = [(await supervisor.next_message())["id"] for _ in range(2)]
         cancelled.cancel()
-        await supervisor.next_message()
-        supervisor.say("ports", ports=[80])
-        supervisor.say("ports", ports=[81])
+        for number, port in zip(ids, (80, 81), strict=True):
+            supervisor.say("done", id=number, result={"ports": [port]})
         assert (await request).ports == [81]
 
 
@@ -153,8 +158,8 @@ async def test_output_arrives_once_and_is_acknowledged(
 ) -> None:
     output = KeptOutput(3)
     async with connected(supervisor, credentials, output):
-        supervisor.connection.send_output(3, b"abc")
-        supervisor.connection.send_output(4, b"bcde")
+        supervisor.send_output(3, b"abc")
+        supervisor.send_output(4, b"bcde")
         assert await supervisor.acks.get() == 8
         assert output.data == b"abcde"
 
@@ -163,7 +168,7 @@ async def test_a_gap_in_the_output_is_a_lost_connection(
     supervisor: ScriptedSupervisor, credentials: Credentials
 ) -> None:
     async with connected(supervisor, credentials) as worker:
-        supervisor.connection.send_output(1, b"abc")
+        supervisor.send_output(1, b"abc")
         assert "is missing" in str(await worker.lost)
 
 
@@ -172,10 +177,10 @@ async def test_who_follows_an_earlier_worker_gets_what_that_did_not_acknowledge(
 ) -> None:
     output = KeptOutput(may_skip=True)
     async with connected(supervisor, credentials, output) as worker:
-        supervisor.connection.send_output(100, b"abc")
+        supervisor.send_output(100, b"abc")
         assert await supervisor.acks.get() == 103
         assert output.data == b"abc"
-        supervisor.connection.send_output(104, b"e")
+        supervisor.send_output(104, b"e")
         assert "is missing" in str(await worker.lost)
 
 
@@ -183,7 +188,7 @@ async def test_the_end_is_known_by_its_message(
     supervisor: ScriptedSupervisor, credentials: Credentials
 ) -> None:
     ended = {"exit_code": 3, "exceeded": None, "duration_ms": 5}
-    supervisor.hello |= {"state": "ended", "ended": ended}
+    supervisor.hello |= {"state": "ended"}
     async with connected(supervisor, credentials) as worker:
         assert not worker.ended.done()
         supervisor.say("ended", **ended)
@@ -193,39 +198,98 @@ async def test_the_end_is_known_by_its_message(
 async def test_an_upload_is_confirmed_or_refused(
     supervisor: ScriptedSupervisor, credentials: Credentials
 ) -> None:
+    async def send(stream: Stream) -> str:
+        await stream.write(b"tar")
+        return "sent"
+
     async with connected(supervisor, credentials) as worker:
         for error in (None, "no space left"):
-            channel = worker.open_upload("/workspace", track=True)
-            await channel.write(b"tar")
-            finishing = asyncio.ensure_future(worker.finish_upload(channel))
+            uploading = asyncio.ensure_future(worker.upload(send, "upload", path="/workspace"))
             received, request = await supervisor.opened.get()
-            assert request == {"kind": "upload", "path": "/workspace", "track": True}
+            del request["version"]
+            assert request.pop("token") == credentials.token
+            assert request == {"type": "upload", "session": 1, "path": "/workspace"}
             assert [await received.read(), await received.read()] == [b"tar", b""]
-            supervisor.say("uploaded", channel=received.number, entries=1, error=error)
             if error is None:
-                assert (await finishing).entries == 1
+                received.end()
+                assert await uploading == "sent"
             else:
+                received.send_message(msgspec.json.encode({"type": "failed", "reason": error}))
                 with pytest.raises(RequestFailed, match=error):
-                    await finishing
+                    await uploading
+
+
+async def test_a_refusal_ends_an_upload_early(
+    supervisor: ScriptedSupervisor, credentials: Credentials
+) -> None:
+    async def send_forever(stream: Stream) -> None:
+        while True:
+            await stream.write(bytes(65_536))
+
+    async with connected(supervisor, credentials) as worker:
+        uploading = asyncio.ensure_future(worker.upload(send_forever, "upload"))
+        received, _ = await supervisor.opened.get()
+        received.send_message(b'{"type":"failed","reason":"no space left"}')
+        with pytest.raises(RequestFailed, match="no space left"):
+            await uploading
+
+
+async def test_streams_end_with_their_connection(
+    supervisor: ScriptedSupervisor, credentials: Credentials
+) -> None:
+    async with connected(supervisor, credentials) as worker, worker.open("download") as stream:
+        reading = asyncio.ensure_future(stream.read())
+        await supervisor.opened.get()
+        supervisor.say("surprise")
+        with pytest.raises(ConnectionLost):
+            await reading
+        with pytest.raises(ConnectionLost, match="cannot be read"):
+            async with worker.open("download"):
+                pass
+
+
+async def test_a_stream_that_breaks_off_has_no_end(
+    supervisor: ScriptedSupervisor, credentials: Credentials
+) -> None:
+    async with connected(supervisor, credentials) as worker, worker.open("download") as stream:
+        other, _ = await supervisor.opened.get()
+        await other.write(b"half")
+        assert await stream.read() == b"half"
+        other.close()
+        with pytest.raises(ConnectionLost):
+            await stream.read()
+        assert not worker.lost.done()
 
 
 async def test_connections_of_the_agent_arrive_with_their_port(
     supervisor: ScriptedSupervisor, credentials: Credentials
 ) -> None:
-    opened: asyncio.Queue[tuple[Channel, tuple[str, int]]] = asyncio.Queue()
-    worker = await connect(
-        supervisor.address,
-        credentials,
-        KeptOutput(),
-        lambda channel, address: opened.put_nowait((channel, address)),
-        60,
-    )
-    inside = supervisor.connection.open({"kind": "port", "number": 443, "address": "127.88.0.1"})
-    channel, address = await opened.get()
-    await channel.write(b"hello")
-    assert (await inside.read(), address) == (b"hello", ("127.88.0.1", 443))
-    supervisor.connection.open({"kind": "download", "path": "/etc"})
-    assert "ports only" in str(await worker.lost)
+    opened: list[tuple[str, int]] = []
+
+    def serve(address: tuple[str, int]) -> asyncio.BaseProtocol | None:
+        opened.append(address)
+        return Greeter() if address[1] == 443 else None
+
+    worker = await connect(supervisor.address, credentials, KeptOutput(), serve, 60)
+    supervisor.say("port", id=7, number=443, address="127.88.0.1")
+    inside, request = await supervisor.opened.get()
+    assert (request["type"], request["id"], request["session"]) == ("port", 7, 1)
+    assert (await inside.read(), opened) == (b"hello", [("127.88.0.1", 443)])
+    supervisor.say("port", id=8, number=80, address="127.0.0.1")
+    assert "no connection to the port 80" in str(await worker.lost)
+    with pytest.raises(ConnectionLost):
+        await inside.read()
+
+
+async def test_a_supervisor_has_a_bounded_number_of_connections_of_its_agent(
+    supervisor: ScriptedSupervisor, credentials: Credentials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "MAX_PORT_CONNECTIONS", 5)
+    address = supervisor.address
+    worker = await connect(address, credentials, KeptOutput(), lambda _: Greeter(), 60)
+    for number in range(6):
+        supervisor.say("port", id=number, number=443, address="127.0.0.1")
+    assert "no connection to the port 443" in str(await worker.lost)
 
 
 async def test_a_silent_supervisor_is_lost_and_a_waiting_request_ends(
@@ -233,7 +297,7 @@ async def test_a_silent_supervisor_is_lost_and_a_waiting_request_ends(
 ) -> None:
     monkeypatch.setattr(connection_module, "PING_SECONDS", 0.02)
     async with connected(supervisor, credentials) as worker:
-        request = asyncio.ensure_future(worker.request({"type": "prepare"}, Prepared))
+        request = asyncio.ensure_future(worker.request({"type": "prepare"}, NoneType))
         await supervisor.next_message()
         supervisor.is_silent = True
         # Earlier, a busy machine could end the connection before the request.
@@ -247,8 +311,8 @@ async def test_pings_keep_a_quiet_connection_alive(
 ) -> None:
     monkeypatch.setattr(connection_module, "PING_SECONDS", 0.01)
     async with connected(supervisor, credentials, silence_seconds=5) as worker:
-        first = worker.connection.last_received
-        await eventually(lambda: worker.connection.last_received > first)
+        first = worker.last_received
+        await eventually(lambda: worker.last_received > first)
         assert not worker.lost.done()
 
 
@@ -257,7 +321,7 @@ async def test_a_message_that_nests_too_deeply_is_a_lost_connection(
 ) -> None:
     async with connected(supervisor, credentials) as worker:
         nested = b'{"type":"pong","x":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-        supervisor.connection.send(FrameType.MESSAGE, 0, nested)
+        supervisor.send(FrameType.MESSAGE, nested)
         assert "cannot be read" in str(await worker.lost)
 
 
@@ -293,7 +357,7 @@ async def test_output_that_does_not_wait_for_acknowledgements_is_cut_off(
     output = KeptOutput()
     async with connected(supervisor, credentials, output) as worker:
         for number in range(100):
-            supervisor.connection.send_output(number * 65_536, bytes(65_536))
+            supervisor.send_output(number * 65_536, bytes(65_536))
         assert "does not wait" in str(await worker.lost)
         assert len(output.data) <= connection_module.MAX_UNACKNOWLEDGED_BYTES
 
@@ -303,8 +367,8 @@ async def test_a_port_has_a_loopback_address_only(
     supervisor: ScriptedSupervisor, credentials: Credentials, address: object
 ) -> None:
     async with connected(supervisor, credentials) as worker:
-        supervisor.connection.open({"kind": "port", "number": 443, "address": address})
-        assert "loopback address only" in str(await worker.lost)
+        supervisor.say("port", id=1, number=443, address=address)
+        assert re.search("loopback address only|cannot be read", str(await worker.lost))
 
 
 @pytest.mark.parametrize(
@@ -313,17 +377,28 @@ async def test_a_port_has_a_loopback_address_only(
         {"type": "ended", "exit_code": 256},
         {"type": "ended", "exit_code": 0, "duration_ms": -1},
         {"type": "ended", "exit_code": 0, "exceeded": "patience"},
-        {"type": "ports", "ports": [0]},
-        {"type": "ports", "ports": list(range(1, 100))},
+        {"type": "port", "id": 1, "number": 0, "address": "127.0.0.1"},
         {"type": "failed", "reason": "x" * 70_000},
     ],
 )
 async def test_values_out_of_range_are_cut_off(
-    supervisor: ScriptedSupervisor, credentials: Credentials, message: dict[str, object]
+    supervisor: ScriptedSupervisor, credentials: Credentials, message: dict[str, Any]
 ) -> None:
     async with connected(supervisor, credentials) as worker:
-        supervisor.connection.send_message(message)
+        supervisor.say(**message)
         assert "cannot be read" in str(await worker.lost)
+
+
+@pytest.mark.parametrize("ports", [[0], list(range(1, 100)), "80"])
+async def test_a_result_out_of_range_ends_the_connection(
+    supervisor: ScriptedSupervisor, credentials: Credentials, ports: object
+) -> None:
+    async with connected(supervisor, credentials) as worker:
+        request = asyncio.ensure_future(worker.request({"type": "list_ports"}, Ports))
+        message = await supervisor.next_message()
+        supervisor.say("done", id=message["id"], result={"ports": ports})
+        with pytest.raises(ConnectionLost, match="cannot be read"):
+            await request
 
 
 async def test_a_request_without_a_reply_ends_the_connection(
@@ -332,5 +407,5 @@ async def test_a_request_without_a_reply_ends_the_connection(
     monkeypatch.setattr(connection_module, "REQUEST_SECONDS", 0.05)
     async with connected(supervisor, credentials) as worker:
         with pytest.raises(ConnectionLost, match="does not reply"):
-            await worker.request({"type": "prepare"}, Prepared)
+            await worker.request({"type": "prepare"}, NoneType)
         assert worker.lost.done()

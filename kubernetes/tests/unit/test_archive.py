@@ -10,7 +10,7 @@ import pytest
 
 from agentjobs_kubernetes.archive import ArchiveRequest, ArchiveResponse, apply_changes
 from agentjobs_runtime.sandboxes.limits import FILE_BYTES
-from tests.support.pod_files import END, long_name, member
+from tests.support.pod_files import END, changes_of, long_name, member
 from tests.support.trees import describe_tree
 
 MIB = 1024**2
@@ -28,14 +28,12 @@ def apply(
         target=str(target),
         lower="",
         deleted="",
-        deletions_descriptor=-1,
         max_bytes=max_bytes,
         max_file_bytes=16 * MIB,
         entry_bytes=FILE_BYTES,
     )
-    if not isinstance(deleted, bytes):
-        deleted = b"".join(path + b"\0" for path in deleted)
-    return apply_changes(request, io.BytesIO(archive), io.BytesIO(deleted))
+    changes = deleted if isinstance(deleted, bytes) else changes_of(archive, deleted)
+    return apply_changes(request, io.BufferedReader(io.BytesIO(changes)))
 
 
 @pytest.fixture
@@ -144,8 +142,18 @@ def test_a_deleted_link_leaves_what_it_leads_to(target: Path) -> None:
     assert describe_tree(target.parent / "outside") == outside
 
 
+def test_any_number_of_deletions_comes_before_the_archive(target: Path) -> None:
+    for length in (100, 8_190, 8_191, 8_192, 8_193, 100_000):
+        names = [b"d%06d" % number for number in range(length // 8)] + [b"x" * (length % 8)]
+        for name in filter(None, names):
+            (target / os.fsdecode(name)).touch()
+        apply(target, member(b"new", b"content") + END, [name for name in names if name])
+        assert {path.name for path in target.iterdir()} >= {"new", "file"}
+        assert not [path for path in target.iterdir() if path.name[0] == "x" or "d0" in path.name]
+
+
 @pytest.mark.parametrize(
-    ("deletions", "reason"), [(b"unfinished", "too early"), (b"x" * 5000, "too long")]
+    ("deletions", "reason"), [(b"unfinished", "too early"), (b"x" * 9000, "too long")]
 )
 def test_an_invalid_list_of_deletions_is_refused(
     target: Path, deletions: bytes, reason: str

@@ -32,8 +32,8 @@ def layer(inside: PurePosixPath, directory: Path, upper: str) -> Layer:
 
 def test_the_workspace_and_the_run_directory_are_sent(tmp_path: Path) -> None:
     assert task_uploads(task(tmp_path)) == [
-        TaskUpload(inside=WORKSPACE, sources=(tmp_path / "workspace",)),
-        TaskUpload(inside=RUN_DIRECTORY, sources=(tmp_path / "run",)),
+        TaskUpload(inside=WORKSPACE, source=tmp_path / "workspace"),
+        TaskUpload(inside=RUN_DIRECTORY, source=tmp_path / "run"),
     ]
 
 
@@ -56,10 +56,11 @@ def test_layers_are_sent_without_what_earlier_runs_deleted(tmp_path: Path) -> No
     layers = layer(HOME, tmp_path, "home"), layer(WORKSPACE, tmp_path, "workspace")
     uploads = {upload.inside: upload for upload in task_uploads(task(tmp_path, *layers))}
     assert set(uploads) == {HOME, WORKSPACE, RUN_DIRECTORY}
-    assert uploads[HOME].sources == (tmp_path / "lower", tmp_path / "home")
-    assert uploads[HOME].excluded == (b"a\nb", b"deep/er")
-    assert uploads[WORKSPACE].sources == (tmp_path / "lower", tmp_path / "workspace")
-    assert uploads[WORKSPACE].excluded == ()
+    assert (uploads[HOME].lower, uploads[HOME].source) == (tmp_path / "lower", tmp_path / "home")
+    assert uploads[HOME].deleted == (b"a\nb", b"deep/er")
+    assert uploads[WORKSPACE].lower == tmp_path / "lower"
+    assert uploads[WORKSPACE].source == tmp_path / "workspace"
+    assert uploads[WORKSPACE].deleted == ()
     downloads = {each.inside: each for each in task_downloads(task(tmp_path, *layers))}
     assert downloads[HOME].target == tmp_path / "home"
     assert downloads[HOME].lower == downloads[WORKSPACE].lower == tmp_path / "lower"
@@ -68,9 +69,8 @@ def test_layers_are_sent_without_what_earlier_runs_deleted(tmp_path: Path) -> No
 def test_a_layer_that_the_pod_has_unpacked_is_not_sent_again(tmp_path: Path) -> None:
     layers = layer(HOME, tmp_path, "home"), layer(WORKSPACE, tmp_path, "workspace")
     uploads = task_uploads(task(tmp_path, *layers), unpacked=[str(HOME)])
-    sources = {upload.inside: upload.sources for upload in uploads}
-    assert sources[HOME] == (tmp_path / "home",)
-    assert sources[WORKSPACE] == (tmp_path / "lower", tmp_path / "workspace")
+    lower = {upload.inside: upload.lower for upload in uploads}
+    assert (lower[HOME], lower[WORKSPACE]) == (None, tmp_path / "lower")
 
 
 @pytest.mark.parametrize("places", [(ROOT,), (PurePosixPath("/usr"),), (HOME, HOME)])

@@ -14,7 +14,7 @@ def test_no_signal_of_the_agent_ends_the_supervisor(client):
     """
     assert client.run(python(script))["exit_code"] == 0
     assert bytes(client.output) == b"survived\n"
-    assert client.request("ping", "pong")
+    client.ping()
 
 
 FORGED_SIGNALS = """if True:
@@ -37,7 +37,7 @@ def test_no_signal_with_a_forged_cause_ends_the_supervisor(client):
     """A Go program takes a SIGSEGV that no kill(2) sent for a fault of its own."""
     assert client.run(python(FORGED_SIGNALS))["exit_code"] == 0
     assert bytes(client.output) == b"survived\n"
-    assert client.request("ping", "pong")
+    client.ping()
 
 
 def test_the_agent_cannot_queue_signals_for_the_supervisor(client):
@@ -126,8 +126,8 @@ def test_a_fork_bomb_is_killed_and_leaves_nothing(client, supervisor):
     client.start(python(script, limits={"processes": 300}))
     client.wait_for_output(b"up")
     while len(supervisor.processes()) < 250:
-        assert client.request("ping", "pong")
-    client.send("kill")
+        client.ping()
+    client.send(type="kill")
     assert client.expect("ended")["exit_code"] is None
     assert supervisor.processes() == []
 
@@ -156,7 +156,7 @@ def test_processes_that_hide_from_their_group_are_killed(client, supervisor):
     """
     client.start(python(script))
     client.wait_until(lambda: client.output.count(b".") == 4)
-    client.send("kill")
+    client.send(type="kill")
     client.expect("ended")
     assert supervisor.processes() == []
 

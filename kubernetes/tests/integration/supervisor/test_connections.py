@@ -1,14 +1,13 @@
 """The worker's connection: who may connect, what survives its loss, and what it carries."""
 
 import socket
-import struct
 import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.support.supervisor import WAIT_SECONDS, python, running_supervisor, shell
-from tests.support.supervisor_client import CLOSE, DATA, END, MESSAGE, OPEN, archive_of
+from tests.support.supervisor_client import DATA, HEADER, MESSAGE, OUTPUT, archive_of
 
 RING_BYTES = 1024 * 1024
 # That the supervisor keeps open at the same time.
@@ -36,9 +35,8 @@ def test_a_wrong_token_is_refused_and_the_right_one_still_works(supervisor):
     with pytest.raises(ConnectionResetError):
         supervisor.connect(token="wrong")
     client = supervisor.connect()
-    assert (client.hello["version"], client.hello["state"]) == (1, "new")
+    assert (client.hello["version"], client.hello["state"]) == (2, "new")
     assert client.hello["architecture"] in ("x86_64", "aarch64")
-    assert client.hello["ended"] is None
     client.close()
 
 
@@ -46,11 +44,11 @@ def test_a_wrong_token_is_refused_and_the_right_one_still_works(supervisor):
     "data",
     [
         b"GET / HTTP/1.1\r\n\r\n" * 10,
-        struct.pack(">BII", MESSAGE, 0, 8 * 1024 * 1024),
-        struct.pack(">BII", DATA, 2, 4) + b"data",
-        struct.pack(">BII", MESSAGE, 0, 2) + b"[]",
-        struct.pack(">BII", MESSAGE, 0, 4) + b"null",
-        struct.pack(">BII", 200, 0, 0),
+        HEADER.pack(MESSAGE, 8 * 1024 * 1024),
+        HEADER.pack(DATA, 4) + b"data",
+        HEADER.pack(MESSAGE, 2) + b"[]",
+        HEADER.pack(MESSAGE, 4) + b"null",
+        HEADER.pack(200, 0),
     ],
 )
 def test_what_is_no_hello_closes_the_connection(shared_supervisor, data):
@@ -61,26 +59,20 @@ def test_what_is_no_hello_closes_the_connection(shared_supervisor, data):
 
 
 @pytest.mark.parametrize(
-    ("kind", "channel", "payload"),
+    ("kind", "payload"),
     [
-        (DATA, 2, b"x" * 65_537),
-        (MESSAGE, 0, b"not json"),
-        (MESSAGE, 4, b"{}"),
-        (OPEN, 3, b'{"kind":"connect","port":1}'),
-        (OPEN, 2, b"not json"),
-        (END, 0, b""),
-        (6, 0, b"\0" * 9),
-        (7, 0, struct.pack(">Q", 10**12)),
-        (9, 0, b""),
+        (DATA, b"x"),
+        (MESSAGE, b"not json"),
+        (MESSAGE, b'{"type":"ack","offset":1000000000000}'),
+        (OUTPUT, b"\0" * 9),
+        (9, b""),
     ],
 )
-def test_a_protocol_error_ends_the_connection_and_not_the_run(
-    shared_supervisor, kind, channel, payload
-):
+def test_a_protocol_error_ends_the_connection_and_not_the_run(shared_supervisor, kind, payload):
     client = shared_supervisor.connect()
     assert client.hello["state"] == "running"
     with pytest.raises(OSError):
-        send_and_wait(client, kind, channel, payload)
+        send_and_wait(client, kind, payload)
     client.close()
     again = shared_supervisor.connect()
     assert again.hello["state"] == "running"
@@ -91,11 +83,11 @@ def test_a_new_connection_replaces_the_old_one(supervisor, client):
     second = supervisor.connect()
     with pytest.raises(ConnectionResetError):
         client.expect("never")
-    assert second.request("ping", "pong")
+    second.ping()
     second.close()
 
 
-def test_data_beyond_the_credit_is_a_protocol_error(client):
+def test_a_stream_waits_for_its_reader_and_delays_no_other(client):
     script = """if True:
         import socket, time
         s = socket.create_server(("127.0.0.1", 9000))
@@ -104,10 +96,37 @@ def test_data_beyond_the_credit_is_a_protocol_error(client):
     """
     client.start(python(script))
     wait_for_port(client, 9000)
-    channel = client.open("connect", port=9000)
-    channel.credit = 1 << 40
-    with pytest.raises(OSError):
-        client.write(channel, b"x" * (1 << 27))
+    stream = client.open("connect", port=9000)
+    stream.connection.settimeout(1)
+    with pytest.raises(TimeoutError):
+        stream.write(b"x" * (1 << 27))
+    client.ping()
+    stream.close()
+
+
+def test_a_stream_of_an_earlier_connection_is_refused(supervisor):
+    first = supervisor.connect()
+    session = first.hello["session"]
+    second = supervisor.connect()
+    stream = second.open("upload", session=session, path="/workspace")
+    assert is_closed(stream.connection)
+    first.close()
+    second.close()
+
+
+def test_the_streams_of_a_connection_end_with_it(client, supervisor):
+    script = """if True:
+        import socket, time
+        s = socket.create_server(("127.0.0.1", 9000))
+        accepted = s.accept()
+        time.sleep(1000)
+    """
+    client.start(python(script))
+    wait_for_port(client, 9000)
+    stream = client.open("connect", port=9000)
+    second = supervisor.connect()
+    assert is_closed(stream.connection)
+    second.close()
 
 
 def test_clients_without_a_token_do_not_keep_the_worker_out(supervisor):
@@ -138,7 +157,6 @@ def test_output_continues_after_a_reconnect_and_nothing_is_lost(supervisor):
     second.close()
     third = supervisor.connect(output_from=4)
     assert third.hello["state"] == "ended"
-    assert third.hello["ended"] == ended
     # The second connection has acknowledged it.
     assert third.expect("ended") == ended
     assert bytes(third.output) == b""
@@ -178,7 +196,7 @@ def test_the_end_is_reported_though_nobody_reads_the_output(supervisor):
     client = supervisor.connect(acknowledges=False)
     client.start(shell("yes | head -c 3000000; echo more; sleep 1000"))
     client.wait_until(lambda: len(client.output) >= RING_BYTES - 65_536)
-    client.send("kill")
+    client.send(type="kill")
     assert client.expect("ended")["exit_code"] is None
     client.close()
 
@@ -188,7 +206,7 @@ def test_an_agent_without_a_worker_is_killed(tmp_path):
         client = supervisor.connect()
         client.start(shell("trap '' TERM; echo up; while :; do sleep 1000; done"))
         while b"up" not in client.output:
-            assert client.request("ping", "pong")
+            client.ping()
         assert supervisor.wait() != 0
         client.close()
 
@@ -205,17 +223,18 @@ def test_connections_of_the_agent_reach_the_worker_and_back(client):
         print(len(received), received[:5])
     """
     client.start(python(script, ports=[3128]))
-    client.wait_until(lambda: 1 in client.channels and client.channels[1].is_ended)
-    channel = client.channels[1]
-    assert channel.kind == {"kind": "port", "number": 3128, "address": "127.88.0.1"}
-    assert len(channel.received) == 3_000_000
-    client.write(channel, b"hello" * 500_000)
-    client.end(channel)
+    client.wait_until(lambda: client.ports)
+    port = client.ports[0]
+    assert (port["number"], port["address"]) == (3128, "127.88.0.1")
+    stream = client.serve(port)
+    assert len(stream.read_all()) == 3_000_000
+    stream.write(b"hello" * 500_000)
+    stream.end()
     assert client.expect("ended")["exit_code"] == 0
     assert bytes(client.output) == b"2500000 b'hello'\n"
 
 
-def test_a_channel_that_the_worker_closes_ends_the_agents_connection(client):
+def test_a_stream_that_the_worker_closes_ends_the_agents_connection(client):
     script = """if True:
         import socket
         s = socket.create_connection(("127.0.0.1", 3128))
@@ -223,8 +242,8 @@ def test_a_channel_that_the_worker_closes_ends_the_agents_connection(client):
         print("ended" if s.recv(1) == b"" else "data")
     """
     client.start(python(script, ports=[3128]))
-    client.wait_until(lambda: 1 in client.channels)
-    client.send_frame(CLOSE, 1)
+    client.wait_until(lambda: client.ports)
+    client.serve(client.ports[0]).close()
     assert client.expect("ended")["exit_code"] == 0
     assert bytes(client.output) == b"ended\n"
 
@@ -245,8 +264,8 @@ def test_a_connection_of_the_agent_waits_for_a_worker_that_reconnects(supervisor
     first.close()
     (supervisor.workspace / "go").touch()
     second = supervisor.connect(output_from=3)
-    second.wait_until(lambda: 1 in second.channels)
-    second.write(second.channels[1], b"answer")
+    second.wait_until(lambda: second.ports)
+    second.serve(second.ports[0]).write(b"answer")
     assert second.expect("ended")["exit_code"] == 0
     assert b"answer" in second.output
     second.close()
@@ -260,10 +279,10 @@ def test_only_so_many_connections_of_the_agent_are_open_at_a_time(client):
         select.select(sockets, [], [])
     """
     client.start(python(script, ports=[3128]))
-    client.wait_until(lambda: b"up" in client.output and len(client.channels) >= 512)
-    assert client.request("ping", "pong")
-    assert len(client.channels) == 512
-    client.send_frame(CLOSE, 1)
+    client.wait_until(lambda: b"up" in client.output and len(client.ports) >= 512)
+    client.ping()
+    assert len(client.ports) == 512
+    client.serve(client.ports[0]).close()
     assert client.expect("ended")["exit_code"] == 0
 
 
@@ -279,41 +298,40 @@ def test_the_worker_connects_to_a_port_inside(client):
     """
     client.start(python(script, ports=[3128]))
     wait_for_port(client, 9001)
-    assert client.request("list_ports", "ports")["ports"] == [9000, 9001]
+    assert client.request("list_ports")["ports"] == [9000, 9001]
     for port in (9000, 9001):
-        channel = client.open("connect", port=port)
-        client.write(channel, b"hello")
-        client.end(channel)
-        assert client.read_all(channel) == b"HELLO"
+        stream = client.open("connect", port=port)
+        stream.write(b"hello")
+        stream.end()
+        assert stream.read_all() == b"HELLO"
     assert client.expect("ended")["exit_code"] == 0
 
 
 @pytest.mark.parametrize("port", [1, 0, 70_000, -1])
-def test_a_port_that_nothing_listens_on_closes_the_channel(client, port):
-    channel = client.open("connect", port=port)
-    with pytest.raises(ConnectionResetError):
-        client.read_all(channel)
+def test_a_port_that_nothing_listens_on_fails_the_stream(client, port):
+    with pytest.raises(ConnectionResetError, match=r"refused|not a port"):
+        client.open("connect", port=port).read_all()
 
 
 def test_a_port_that_is_taken_is_said_before_the_start(client):
-    failed = client.request("prepare", "failed", **shell("true", ports=[8463]))
-    assert "8463" in failed["reason"]
+    with pytest.raises(RuntimeError, match="8463"):
+        client.request("prepare", **shell("true", ports=[8463]))
     assert client.run(shell("true", ports=[3128]))["exit_code"] == 0
 
 
 def test_programs_and_paths_inside_are_found(client):
     reply = client.request(
-        "find_programs", "programs", names=["sh", "no-such", "../bin/sh"], path="/nowhere:/usr/bin"
+        "find_programs", names=["sh", "no-such", "../bin/sh"], path="/nowhere:/usr/bin"
     )
     assert reply["paths"]["sh"] == "/usr/bin/sh"
     assert "no-such" not in reply["paths"]
-    assert client.request("exists", "existence", path="/run/agentjobs/report")["exists"] is True
-    assert client.request("exists", "existence", path="/run/agentjobs/none")["exists"] is False
+    assert client.request("exists", path="/run/agentjobs/report")["exists"] is True
+    assert client.request("exists", path="/run/agentjobs/none")["exists"] is False
 
 
 def test_dialed_addresses_tell_what_happened(client):
     addresses = ["127.0.0.1:8463", "127.0.0.1:1", "10.1.2.3:443", "nonsense"]
-    dialed = client.request("dial", "dialed", addresses=addresses, seconds=2)
+    dialed = client.request("dial", addresses=addresses, seconds=2)
     assert dialed["results"] == {
         "127.0.0.1:8463": "open",
         "127.0.0.1:1": "refused",
@@ -323,26 +341,32 @@ def test_dialed_addresses_tell_what_happened(client):
 
 
 def test_requests_in_the_wrong_order_are_refused_in_words(client):
-    assert "no command is prepared" in client.request("start", "failed")["reason"]
-    assert "empty" in client.request("prepare", "failed", **shell("true") | {"argv": []})["reason"]
-    assert "unknown message" in client.request("nonsense", "failed")["reason"]
+    with pytest.raises(RuntimeError, match="no command is prepared"):
+        client.request("start")
+    with pytest.raises(RuntimeError, match="empty"):
+        client.request("prepare", **shell("true") | {"argv": []})
+    with pytest.raises(RuntimeError, match="unknown message"):
+        client.request("nonsense")
     client.start(shell("sleep 1000"))
-    assert "already" in client.request("prepare", "failed", **shell("true"))["reason"]
+    with pytest.raises(RuntimeError, match="already"):
+        client.request("prepare", **shell("true"))
     with pytest.raises(ConnectionResetError, match="still running"):
         client.download()
     with pytest.raises(ConnectionResetError, match="unknown kind"):
-        client.read_all(client.open("nonsense"))
+        client.open("nonsense").read_all()
 
 
 def test_kill_before_the_start_ends_the_run(client):
     client.upload(archive_of({"a": b"x"}))
-    ended = client.request("kill", "ended")
+    client.send(type="kill")
+    ended = client.expect("ended")
     assert (ended["exit_code"], ended["exceeded"]) == (None, None)
-    assert "no command is prepared" in client.request("start", "failed")["reason"]
+    with pytest.raises(RuntimeError, match="no command is prepared"):
+        client.request("start")
 
 
-def send_and_wait(client, kind: int, channel: int, payload: bytes) -> None:
-    client.send_frame(kind, channel, payload)
+def send_and_wait(client, kind: int, payload: bytes) -> None:
+    client.send_frame(kind, payload)
     client.expect("never")
 
 
@@ -354,5 +378,5 @@ def wait_for(is_reached: Callable[[], bool]) -> None:
 
 
 def wait_for_port(client, port: int) -> None:
-    while port not in client.request("list_ports", "ports")["ports"]:
+    while port not in client.request("list_ports")["ports"]:
         pass

@@ -16,7 +16,7 @@ from agentjobs_kubernetes.messages import decode_message
 from agentjobs_kubernetes.tar_stream import BLOCK_BYTES
 from tests.hostile.fuzz.documents import documents, json_documents
 from tests.hostile.fuzz.target import Target
-from tests.support.pod_files import END, LONG_LINK, long_name, member
+from tests.support.pod_files import END, LONG_LINK, changes_of, long_name, member
 
 _MAGIC = b"ustar  \0"
 _DELETED = b"file\0directory/inner\0link\0"
@@ -40,17 +40,16 @@ _TOKENS = (
     *(b"0" * 11 + b"\0", b"7" * 11 + b"\0", b"\x80" + bytes(10) + b"\x01", b"\xff" * 12),
     *(member(b"mine/file", b"x"), member(b"link/file", b"x"), member(b"link", b"x"), END),
 )
-_HELLO = {"type": "hello", "version": 1, "architecture": "x86_64", "state": "running"}
+_HELLO = {"type": "hello", "version": 2, "architecture": "x86_64"}
+_HELLO |= {"state": "running", "session": 1}
 _ENDED = {"type": "ended", "exit_code": 1, "exceeded": "memory", "duration_ms": 5}
-_UPLOADED = {"type": "uploaded", "channel": 2, "entries": 3, "error": "no space left"}
+_FAILED = {"type": "failed", "id": 2, "reason": "no space left"}
+_PORT = {"type": "port", "id": 1, "number": 443, "address": "127.0.0.1"}
 _STREAM = (
-    encode_frame(FrameType.MESSAGE, 0, b'{"type":"pong"}')
-    + encode_frame(FrameType.OUTPUT, 0, bytes(8) + b"line")
-    + encode_frame(FrameType.OPEN, 1, b'{"kind":"port","number":443}')
-    + encode_frame(FrameType.DATA, 1, b"data")
-    + encode_frame(FrameType.CREDIT, 2, bytes(4))
-    + encode_frame(FrameType.END, 1)
-    + encode_frame(FrameType.CLOSE, 1)
+    encode_frame(FrameType.MESSAGE, b'{"type":"pong"}')
+    + encode_frame(FrameType.OUTPUT, bytes(8) + b"line")
+    + encode_frame(FrameType.DATA, b"data")
+    + encode_frame(FrameType.DATA, b"")
 )
 
 
@@ -64,7 +63,7 @@ def _with_checksums(document: bytes) -> bytes:
     return b"".join(blocks)
 
 
-def _apply(document: bytes, *, deletions: bytes = b"") -> object:
+def _apply(document: bytes) -> object:
     with tempfile.TemporaryDirectory() as directory:
         outside, target = Path(directory, "outside"), Path(directory, "target")
         for path in (outside, target, target / "directory"):
@@ -77,13 +76,11 @@ def _apply(document: bytes, *, deletions: bytes = b"") -> object:
                 target=str(target),
                 lower="",
                 deleted="",
-                deletions_descriptor=-1,
                 max_bytes=256 * 1024,
                 max_file_bytes=64 * 1024,
                 entry_bytes=1024,
             ),
-            io.BytesIO(document),
-            io.BytesIO(deletions),
+            io.BufferedReader(io.BytesIO(document)),
         )
         assert {path.name for path in Path(directory).iterdir()} == {"outside", "target"}
         assert [path.name for path in outside.iterdir()] == ["file"]
@@ -103,13 +100,13 @@ def _check_harmless(path: Path) -> None:
 TARGETS = (
     Target(
         "archive of a pod",
-        documents(_ARCHIVE, _LONG_NAMES, tokens=_TOKENS).map(_with_checksums),
+        documents(_ARCHIVE, _LONG_NAMES, tokens=_TOKENS).map(_with_checksums).map(changes_of),
         _apply,
     ),
     Target(
         "deletions of a pod",
         documents(_DELETED, tokens=(b"link/file\0", b"../outside/file\0", b"\0", b"mine\0")),
-        lambda deletions: _apply(END, deletions=deletions),
+        lambda deletions: _apply(deletions + b"\0" + END),
     ),
     Target(
         "frames of a pod",
@@ -119,7 +116,7 @@ TARGETS = (
     ),
     Target(
         "messages of a pod",
-        json_documents(_HELLO, _ENDED, _UPLOADED),
+        json_documents(_HELLO, _ENDED, _FAILED, _PORT),
         decode_message,
         (ProtocolError,),
     ),
