@@ -125,7 +125,7 @@ async def test_an_operator_changes_plan_and_budget_and_pauses_an_organization(
     assert (await load_pauses(dashboard.db)).organizations == {}
     # The organization's own log says who it was, as an operator.
     log = await dashboard.outsider.open("/settings/audit-log")
-    for text in ("changed the plan", "changed the budgets", "paused the organization"):
+    for text in ("Plan changed", "Budget changed", "Organization paused"):
         assert f"Root operator {text}: other" in log.text, log.text
     assert (await operator.get("/operator/organizations/ghost")).status_code == 404
 

@@ -72,7 +72,7 @@ async def test_a_new_connection_shows_its_webhook_secret_once(dashboard, table):
         for text in ("forge", "agentjobs-bot", "connected", "never"):
             assert text in later.text
     log = await admin.open("/settings/audit-log")
-    assert "connected a platform" in log.text
+    assert "Platform connected" in log.text
     assert secret not in log.html
 
 
@@ -165,7 +165,7 @@ async def test_a_github_app_is_connected_by_its_private_key_and_moved_to_another
     page = await admin.send(page, "/installation", installation_id="35")
     assert "Connected to https://github.com as agentjobs-bot" in page.text
     assert "GitHub App 12, installation 35" in page.text
-    assert "installation of a GitHub App" in (await admin.open("/settings/audit-log")).text
+    assert "Platform installation replaced" in (await admin.open("/settings/audit-log")).text
 
 
 async def test_only_an_app_has_an_installation(dashboard, connection):

@@ -59,7 +59,7 @@ async def test_an_issue_tracker_is_added_once_and_can_link_back(dashboard):
     page = await admin.send(page, "/remove")
     assert "issues was removed" in page.text
     log = await admin.open("/settings/audit-log")
-    for text in ("added a tracker", "changed a tracker", "removed a tracker"):
+    for text in ("Tracker added", "Tracker changed", "Tracker removed"):
         assert text in log.text
 
 

@@ -144,8 +144,8 @@ async def test_members_dismiss_a_package_and_reopen_it(sample_dashboard):
     assert "It is already open." in page.text
     assert page.path == f"{HERE}/{ADVISORY}"
     audit = await sample_dashboard.admin.open("/settings/audit-log?action=vulnerability")
-    assert "dismissed vulnerabilities" in audit.text
-    assert "reopened vulnerabilities" in audit.text
+    assert "Vulnerability dismissed" in audit.text
+    assert "Vulnerability reopened" in audit.text
 
 
 @pytest.mark.parametrize(
