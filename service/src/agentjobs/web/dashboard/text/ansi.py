@@ -16,154 +16,79 @@ MAX_LINE_LENGTH = 10_000
 # For downloads, which no browser lays out.
 MAX_PLAIN_LINE_LENGTH = 1024 * 1024
 CUT_MARK = "… (the rest of this long line is left out)"
-
-# An unfinished escape sequence longer than this is treated as text.
-_MAX_ESCAPE_LENGTH = 256
-_TOKEN = re.compile(
-    r"\x1b\[(?P<numbers>[0-?]{0,200})[ -/]{0,8}(?P<final>[@-~])"
-    r"|(?P<string>\x1b[\]PX^_])"
-    r"|(?P<end>\r?\n)"
-    r"|(?P<back>\r)"
-    r"|\x1b[ -/]{0,8}[0-~]?"
+# How much longer a line may be with its escape sequences.
+_MAX_ESCAPED = 4
+_SEQUENCE = re.compile(
+    r"(?P<back>\r)|\x1b(?:"
+    r"\[(?P<style>[0-9;:]{0,200})m"
+    # Some programs write this instead of a carriage return.
+    r"|(?P<start>\[[01]?G)"
+    # Also a sequence that the text ends in.
+    r"|\[[0-?]{0,200}[ -/]{0,8}(?:[@-~]|\Z)"
+    # Unlike in a terminal, the end of the line ends a title.
+    r"|[\]PX^_].*?(?:\x07|\x1b\\|\x9c|\Z)"
+    r"|[ -/]{0,8}[0-~]?)",
+    re.DOTALL,
 )
-# The only escape sequences in most lines.
-_COLOUR = re.compile(r"\x1b\[([0-9;:]{0,200})m")
-# Printable text that needs no escaping.
-_is_plain = re.compile(r"[ !#-%(-;=?-~]*").fullmatch
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]{0,200})?[ -/]{0,8}\Z|\r\Z")
-# Unlike a terminal, a line end terminates an unfinished string.
-_STRING_END = re.compile(r"\x07|\x1b\\|\x9c|(?=\n)")
+_Part = tuple[Style, str]
 
 
 class _TerminalLines:
-    """An incremental parser; styles and lines may continue across pieces.
-
-    `_feed` returns the completed lines, `_rest` the unfinished one.
-    """
+    """Styles and lines may continue across pieces."""
 
     max_line_length = MAX_LINE_LENGTH
 
     def __init__(self) -> None:
         self._style = PLAIN
-        self._held = ""
-        self._in_string = False
-        self._begin_line()
+        self._unfinished = ""
 
-    def _feed(self, text: str) -> str:
-        lines: list[str] = []
-        text = self._hold_back(self._held + text)
-        position = self._after_string(text, 0)
-        while position < len(text):
-            end = text.find("\n", position)
-            if end >= 0 and self._write_whole(text[position:end]):
-                self._end_line(lines)
-                position = end + 1
-            else:
-                position = self._feed_line(text, position, lines)
-        return "".join(lines)
+    def _feed(self, text: str) -> list[tuple[list[_Part], bool]]:
+        """The completed lines: their parts, and whether they were cut."""
+        *lines, unfinished = (self._unfinished + text).split("\n")
+        done = [self._read(line) for line in lines]
+        if len(unfinished) > self._max_raw_length:
+            overwritten, _, unfinished = unfinished.rpartition("\r")
+            self._read(overwritten)
+        self._unfinished = unfinished[: self._max_raw_length + 1]
+        return done
 
-    def _rest(self) -> str:
-        self._end_run()
-        return self._line("line rest") if self._parts else ""
+    def _rest(self) -> tuple[list[_Part], bool]:
+        style = self._style
+        rest = self._read(self._unfinished)
+        self._style = style
+        return rest
 
-    def _hold_back(self, text: str) -> str:
-        """Keeps an unfinished escape sequence for the next piece."""
-        unfinished = _UNFINISHED.search(text, max(0, len(text) - _MAX_ESCAPE_LENGTH))
-        self._held = unfinished[0] if unfinished else ""
-        return text[: len(text) - len(self._held)]
+    @property
+    def _max_raw_length(self) -> int:
+        return _MAX_ESCAPED * self.max_line_length
 
-    def _write_whole(self, line: str) -> bool:
-        """Fast path for lines with colours only; False if the line needs the full parser."""
-        if self._length or self._has_returned or len(line) > self.max_line_length or "\r" in line:
-            return False
-        text, *coloured = _COLOUR.split(line)
-        if line.count("\x1b") * 2 != len(coloured):
-            return False
-        if text:
-            self._add(text)
-        for numbers, text in zip(coloured[::2], coloured[1::2], strict=True):
-            self._style = apply_sgr(self._style, numbers)
+    def _read(self, line: str) -> tuple[list[_Part], bool]:
+        """Continues with the style in which the line ends."""
+        is_cut = len(line) > self._max_raw_length
+        text, *sequences = _SEQUENCE.split(line[: self._max_raw_length])
+        parts = [(self._style, text)] if text else []
+        is_overwritten = False
+        for back, numbers, start, text in zip(*(sequences[at::4] for at in range(4)), strict=True):
+            if numbers is not None:
+                self._style = apply_sgr(self._style, numbers)
+            is_overwritten = is_overwritten or bool(back or start)
+            if text and is_overwritten:
+                parts, is_overwritten = [], False
             if text:
-                self._add(text)
-        return True
+                parts.append((self._style, text))
+        if len(line) <= self.max_line_length:
+            return parts, False
+        return self._cut(parts, is_cut=is_cut)
 
-    def _feed_line(self, text: str, position: int, lines: list[str]) -> int:
-        """Processes up to the end of the line or text, and returns the new position."""
-        number = len(lines)
-        while position < len(text) and len(lines) == number:
-            token = _TOKEN.search(text, position)
-            if token is None:
-                self._write(text[position:])
-                return len(text)
-            self._write(text[position : token.start()])
-            position = self._apply_token(token, text, lines)
-        return position
-
-    def _apply_token(self, token: re.Match[str], text: str, lines: list[str]) -> int:
-        if token["end"]:
-            self._end_line(lines)
-        elif token["back"]:
-            self._has_returned = True
-        elif token["string"]:
-            self._in_string = True
-            return self._after_string(text, token.end())
-        elif token["final"] == "m":
-            self._style = apply_sgr(self._style, token["numbers"])
-        elif token["final"] == "G" and token["numbers"] in {"", "0", "1"}:
-            # Some programs write this instead of a carriage return.
-            self._has_returned = True
-        return token.end()
-
-    def _after_string(self, text: str, position: int) -> int:
-        if not self._in_string:
-            return position
-        end = _STRING_END.search(text, position)
-        if end is None:
-            return len(text)
-        self._in_string = False
-        return end.end()
-
-    def _end_line(self, lines: list[str]) -> None:
-        self._end_run()
-        lines.append(self._line("line") + "\n")
-        self._begin_line()
-
-    def _begin_line(self) -> None:
-        self._parts: list[tuple[Style, str]] = []
-        self._run: list[str] = []
-        self._run_style = self._style
-        self._length = 0
-        self._is_cut = False
-        self._has_returned = False
-
-    def _write(self, text: str) -> None:
-        if not text:
-            return
-        if self._has_returned:
-            self._begin_line()
-        visible_part = text[: self.max_line_length - self._length]
-        self._is_cut = self._is_cut or len(visible_part) < len(text)
-        self._length += len(visible_part)
-        if visible_part:
-            self._add(visible_part)
-
-    def _add(self, text: str) -> None:
-        """Collects text of one style, because appending to a string takes time in its length."""
-        if self._style != self._run_style:
-            self._end_run()
-            self._run_style = self._style
-        self._run.append(text)
-
-    def _end_run(self) -> None:
-        if not self._run:
-            return
-        if self._parts and self._parts[-1][0] == self._run_style:
-            self._run.insert(0, self._parts.pop()[1])
-        self._parts.append((self._run_style, "".join(self._run)))
-        self._run = []
-
-    def _line(self, css_class: str) -> str:
-        raise NotImplementedError
+    def _cut(self, parts: list[_Part], *, is_cut: bool) -> tuple[list[_Part], bool]:
+        left = self.max_line_length
+        shown = []
+        for style, text in parts:
+            shown.append((style, text[:left]))
+            left -= len(text)
+            if left < 0:
+                return shown, True
+        return shown, is_cut
 
 
 class AnsiLines(_TerminalLines):
@@ -181,23 +106,24 @@ class AnsiLines(_TerminalLines):
     def feed(self, text: str, time: str = "") -> Markup:
         """`time` is when the text was written, such as 15:04:05."""
         self._time = time
-        html = Markup(self._feed(text))  # noqa: S704 - made of `_html`, which escapes
-        if self._length:
+        html = []
+        for parts, is_cut in self._feed(text):
+            html.append(self._html("line", parts, is_cut=is_cut) + "\n")
+            self._shown_time, self._line_time = self._line_time or time, ""
+        if self._unfinished:
             self._line_time = self._line_time or time
-        return html
+        return Markup("".join(html))  # noqa: S704 - made of `_html`, which escapes
 
     def rest(self) -> Markup:
-        return Markup(self._rest())  # noqa: S704 - made of `_html`, which escapes
+        parts, is_cut = self._rest()
+        html = self._html("line rest", parts, is_cut=is_cut) if parts else ""
+        return Markup(html)  # noqa: S704 - made of `_html`, which escapes
 
-    def _end_line(self, lines: list[str]) -> None:
-        super()._end_line(lines)
-        self._shown_time, self._line_time = self._line_time or self._time, ""
-
-    def _line(self, css_class: str) -> str:
-        mark = f'<span class="a-cut">{CUT_MARK}</span>' if self._is_cut else ""
+    def _html(self, css_class: str, parts: list[_Part], *, is_cut: bool) -> str:
+        mark = f'<span class="a-cut">{CUT_MARK}</span>' if is_cut else ""
         time = self._line_time or self._time
         at = f' data-at="{escape(time)}"' if time != self._shown_time else ""
-        return f'<span class="{css_class}"{at}>{"".join(map(_html, self._parts))}{mark}</span>'
+        return f'<span class="{css_class}"{at}>{"".join(map(_span, parts))}{mark}</span>'
 
 
 class PlainLines(_TerminalLines):
@@ -206,21 +132,19 @@ class PlainLines(_TerminalLines):
     max_line_length = MAX_PLAIN_LINE_LENGTH
 
     def feed(self, text: str) -> str:
-        return self._feed(text)
+        return "".join(_plain(*line) + "\n" for line in self._feed(text))
 
     def rest(self) -> str:
-        return self._rest()
-
-    def _line(self, css_class: str) -> str:  # noqa: ARG002 - a file has no classes
-        text = visible("".join(text for _, text in self._parts))
-        return text + CUT_MARK if self._is_cut else text
+        return _plain(*self._rest())
 
 
-def _html(part: tuple[Style, str]) -> str:
+def _plain(parts: list[_Part], is_cut: bool) -> str:
+    text = visible("".join(text for _, text in parts))
+    return text + CUT_MARK if is_cut else text
+
+
+def _span(part: _Part) -> str:
     style, text = part
-    safe = text if _is_plain(text) else escape(visible(text))
-    return safe if style is PLAIN else _in_span(style.classes, safe)
-
-
-def _in_span(classes: str, safe: str) -> str:
+    safe = escape(visible(text))
+    classes = "" if style is PLAIN else style.classes
     return f'<span class="{classes}">{safe}</span>' if classes else safe
