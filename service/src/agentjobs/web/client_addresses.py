@@ -23,12 +23,12 @@ class ClientAddresses:
             return address
         forwarded = b",".join(all_headers(scope, b"x-forwarded-for")).decode("latin-1")
         for hop in reversed(forwarded.split(",")):
-            if not self._is_trusted(address) or not _is_address(hop):
+            if not self.is_trusted(address) or not _is_address(hop):
                 break
             address = hop.strip()
         return address
 
-    def _is_trusted(self, address: str) -> bool:
+    def is_trusted(self, address: str) -> bool:
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Announces what a later version removes: headers of the response, and notes for the document.
+"""Announces what a later version removes: headers of responses, and notes in the OpenAPI document.
 
 `Deprecation` is defined by RFC 9745, `Sunset` by RFC 8594. docs/compatibility.md is the policy.
 """
@@ -6,76 +6,45 @@
 import datetime
 from collections.abc import Mapping
 from email.utils import format_datetime
-from urllib.parse import unquote_plus
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
 
-import msgspec
-from starlette.responses import Response
 from starlette.types import Scope
 
-from agentjobs.web.api.endpoint import Call, Handler
-from agentjobs.web.exchange import EXCHANGE, Exchange, Headers
-
-MIN_NOTICE = datetime.timedelta(days=365)
-DOCUMENTED_HEADERS: Mapping[str, str] = {
-    "Deprecation": "Since when this is deprecated, as `@` and seconds since 1970 (RFC 9745).",
-    "Sunset": "When this is removed (RFC 8594).",
-    "Link": 'Where the deprecation is explained, with `rel="deprecation"`.',
-}
+from agentjobs.web.exchange import Headers
 
 
-class Deprecation(msgspec.Struct, frozen=True, kw_only=True):
-    """`replacement` is a sentence that says what to use instead."""
+class Deprecation(NamedTuple):
+    """The times are midnights UTC, a year or more apart; `replacement` is a sentence."""
 
-    since: datetime.date
-    sunset: datetime.date
+    since: datetime.datetime
+    sunset: datetime.datetime
     replacement: str
 
-    def __post_init__(self) -> None:
-        if self.sunset - self.since < MIN_NOTICE:
-            raise ValueError("The policy promises a notice of at least a year.")
 
-    @property
-    def note(self) -> str:
-        return f"Deprecated since {self.since}; removed on {self.sunset}. {self.replacement}"
+# By the identifier of an operation, or of one and its parameter: `listJobs?status`.
+DEPRECATED: Mapping[str, Deprecation] = {}
 
 
-def add_deprecation(
-    handler: Handler,
-    link: str,
-    operation: Deprecation | None,
-    parameters: Mapping[str, Deprecation],
-) -> Handler:
-    """The handler, with the headers for what a request uses; `link` is the operation's section."""
-    if operation is None and not parameters:
-        return handler
-
-    async def announce(call: Call) -> Response:
-        used = _find_used(call.scope, operation, parameters)
-        exchange: Exchange | None = call.scope.get(EXCHANGE)
-        if used and exchange is not None:
-            exchange.headers = _headers(min(used, key=lambda deprecation: deprecation.sunset), link)
-        return await handler(call)
-
-    return announce
-
-
-def _find_used(
-    scope: Scope, operation: Deprecation | None, parameters: Mapping[str, Deprecation]
-) -> list[Deprecation]:
-    pairs = scope["query_string"].decode("latin-1").split("&")
-    names = {unquote_plus(pair.partition("=")[0]) for pair in pairs}
-    used = [parameter for name, parameter in parameters.items() if name in names]
-    return used if operation is None else [operation, *used]
-
-
-def _headers(deprecation: Deprecation, link: str) -> Headers:
-    since, sunset = _midnight(deprecation.since), _midnight(deprecation.sunset)
+def deprecation_headers(operation: str, docs: str, scope: Scope) -> Headers:
+    """The headers for what a request uses; `docs` is the address of the reference."""
+    parameters = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    names = [operation, *(f"{operation}?{name}" for name, _ in parameters)]
+    used = [DEPRECATED[name] for name in names if name in DEPRECATED]
+    if not used:
+        return ()
+    first = min(used, key=lambda deprecation: deprecation.sunset)
     return (
-        (b"deprecation", b"@%d" % since.timestamp()),
-        (b"sunset", format_datetime(sunset, usegmt=True).encode()),
-        (b"link", f'<{link}>; rel="deprecation"; type="text/html"'.encode()),
+        (b"deprecation", b"@%d" % first.since.timestamp()),
+        (b"sunset", format_datetime(first.sunset, usegmt=True).encode()),
+        (b"link", f'<{docs}#{operation}>; rel="deprecation"; type="text/html"'.encode()),
     )
 
 
-def _midnight(day: datetime.date) -> datetime.datetime:
-    return datetime.datetime.combine(day, datetime.time(), datetime.UTC)
+def deprecation_fields(name: str, description: str) -> dict[str, Any]:
+    """What the document says of an operation or a parameter."""
+    if name not in DEPRECATED:
+        return {}
+    since, sunset, replacement = DEPRECATED[name]
+    note = f"Deprecated since {since:%Y-%m-%d}; removed on {sunset:%Y-%m-%d}. {replacement}"
+    return {"deprecated": True, "description": f"{description}\n\n{note}"}

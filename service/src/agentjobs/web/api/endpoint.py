@@ -12,6 +12,7 @@ from agentjobs.organizations.api_keys import Scope as KeyScope
 from agentjobs.organizations.audit import Actor
 from agentjobs.organizations.authentication import Caller
 from agentjobs.web.api.auth import READING_METHODS, authenticate, check_scope
+from agentjobs.web.api.deprecation import DEPRECATED, deprecation_headers
 from agentjobs.web.api.errors import method_not_allowed, stopping
 from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.api.requests import check_content_encoding
@@ -52,9 +53,10 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 class Method(NamedTuple):
-    """A handler, the scope that it needs, and the types that declare the known query parameters
+    """An operation: the scope that it needs, and the types that declare the known query parameters
     and fields of the body."""
 
+    operation: str
     handler: Handler
     scope: KeyScope
     query: type | None
@@ -85,6 +87,9 @@ class Endpoint:
         rate_limit = await self._limiter.admit(caller.key_id)
         if exchange is not None:
             exchange.rate_limit = rate_limit
+            if DEPRECATED:
+                docs = f"{context.settings.public_path}/v1/docs"
+                exchange.headers = deprecation_headers(method.operation, docs, scope)
         check_content_encoding(scope)
         if name not in READING_METHODS:
             check_scope(caller, method.scope)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from agentjobs.web.api.deprecation import Deprecation
+from agentjobs.web.api.deprecation import deprecation_fields
 from agentjobs.web.api.examples import QUERY_VALUES
 from agentjobs.web.api.openapi_responses import (
     build_responses,
@@ -92,8 +92,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "summary": operation.summary,
         "description": operation.description,
     }
-    if operation.deprecation is not None:
-        described |= _deprecation_fields(operation.description, operation.deprecation)
+    described |= deprecation_fields(operation.id, operation.description)
     parameters = [*map(_parameter, operation.all_parameters), *_query_parameters(operation)]
     if parameters:
         described["parameters"] = parameters
@@ -104,10 +103,6 @@ def _operation(operation: Operation) -> dict[str, Any]:
         }
     described["responses"] = build_responses(operation)
     return described
-
-
-def _deprecation_fields(description: str, deprecation: Deprecation) -> dict[str, Any]:
-    return {"deprecated": True, "description": f"{description}\n\n{deprecation.note}"}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
@@ -129,14 +124,12 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
         return []
     _, components = msgspec.json.schema_components([type_])
     return [
-        _query_parameter(name, _without_null(field), operation.deprecated_parameters.get(name))
+        _query_parameter(operation.id, name, _without_null(field))
         for name, field in components[type_.__name__]["properties"].items()
     ]
 
 
-def _query_parameter(
-    name: str, schema: dict[str, Any], deprecation: Deprecation | None
-) -> dict[str, Any]:
+def _query_parameter(operation_id: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": name,
         "in": "query",
@@ -150,9 +143,7 @@ def _query_parameter(
         described["schema"] = _prefix_properties(schema, name)
     if name in QUERY_VALUES:
         described["example"] = QUERY_VALUES[name]
-    if deprecation is not None:
-        described |= _deprecation_fields(described["description"], deprecation)
-    return described
+    return described | deprecation_fields(f"{operation_id}?{name}", described["description"])
 
 
 def _prefix_properties(schema: Mapping[str, Any], prefix: str) -> dict[str, Any]:

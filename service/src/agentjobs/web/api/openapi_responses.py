@@ -1,9 +1,8 @@
 """The responses of operations in the OpenAPI document, and their headers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from agentjobs.web.api.deprecation import DOCUMENTED_HEADERS
 from agentjobs.web.api.error_codes import API_ERRORS, STATUS_OF
 from agentjobs.web.api.errors import ErrorBody
 from agentjobs.web.api.examples import error_example, response_example
@@ -68,13 +67,7 @@ _UNLIMITED_STATUSES = frozenset({401, 431})
 
 def build_responses(operation: Operation) -> dict[str, Any]:
     success = {str(operation.response.status): _success(operation.response)}
-    if operation.deprecation is None and not operation.deprecated_parameters:
-        return {**success, **_errors(operation, _share)}
-    announced = {name: _header(text, _TEXT) for name, text in DOCUMENTED_HEADERS.items()}
-    responses = {**success, **_errors(operation, _error)}
-    for response in responses.values():
-        response["headers"] |= announced
-    return responses
+    return {**success, **_errors(operation)}
 
 
 def shared_headers() -> dict[str, Any]:
@@ -115,15 +108,13 @@ def _links(response: SuccessResponse) -> dict[str, Any]:
     }
 
 
-def _errors(
-    operation: Operation, describe: Callable[[int, list[str]], dict[str, Any]]
-) -> dict[str, Any]:
+def _errors(operation: Operation) -> dict[str, Any]:
     # No route matches an identifier with a slash or a control character.
     unrouted = ("not_found",) if "{" in operation.path else ()
     by_status: dict[int, list[str]] = {}
     for code in (*COMMON_ERRORS, *unrouted, *operation.all_errors):
         by_status.setdefault(STATUS_OF[code], []).append(code)
-    return {str(status): describe(status, by_status[status]) for status in sorted(by_status)}
+    return {str(status): _share(status, by_status[status]) for status in sorted(by_status)}
 
 
 def _share(status: int, codes: list[str]) -> dict[str, Any]:

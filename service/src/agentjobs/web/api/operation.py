@@ -11,7 +11,6 @@ from agentjobs.organizations.api_keys import Scope as KeyScope
 from agentjobs.pulls.pulls import ID_PATTERN as PULL_ID_PATTERN
 from agentjobs.web.api import examples
 from agentjobs.web.api.artifacts import NAME_PATTERN
-from agentjobs.web.api.deprecation import Deprecation
 from agentjobs.web.api.endpoint import Handler
 from agentjobs_runtime.identifiers import id_pattern
 
@@ -117,8 +116,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     those that follow from its method, path, query and request. `parameters` are headers, and those
     of the path that differ from the other operations'.
 
-    `write_scope` is the scope that a POST needs. `deprecated_parameters` are parameters of the
-    query, by name.
+    `write_scope` is the scope that a POST needs.
     """
 
     method: Literal["GET", "POST"] = "GET"
@@ -134,8 +132,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     request_example: Any = None
     errors: tuple[str, ...] = ()
     write_scope: KeyScope = "jobs"
-    deprecation: Deprecation | None = None
-    deprecated_parameters: Mapping[str, Deprecation] = {}
 
     @property
     def scope(self) -> KeyScope:

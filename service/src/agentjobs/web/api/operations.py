@@ -15,7 +15,6 @@ from agentjobs.web.api import (
     usage,
     vulnerabilities,
 )
-from agentjobs.web.api.deprecation import add_deprecation
 from agentjobs.web.api.endpoint import Endpoint, Method
 from agentjobs.web.api.job_operations import JOB_OPERATIONS
 from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
@@ -201,11 +200,11 @@ def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) 
     """One route per path, in the order in which they are tried: the most frequent one first."""
     paths: dict[str, dict[str, Method]] = {}
     for operation in operations:
-        link = f"{context.settings.public_path}{BASE}/docs#{operation.id}"
-        handler = add_deprecation(
-            operation.handler, link, operation.deprecation, operation.deprecated_parameters
+        method = Method(
+            *(operation.id, operation.handler, operation.scope),
+            operation.query,
+            operation.request,
         )
-        method = Method(handler, operation.scope, operation.query, operation.request)
         paths.setdefault(operation.route_path, {})[operation.method] = method
     return [
         Route(BASE + path, Endpoint(context, context.rate_limiter, methods))

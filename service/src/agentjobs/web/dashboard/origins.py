@@ -3,8 +3,6 @@
 Knows nothing about sessions; auth_gate compares form tokens.
 """
 
-import ipaddress
-from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -54,7 +52,7 @@ def check_sign_in_is_safe(request: Request, settings: Settings, addresses: Clien
         addresses.of(request.scope) or "localhost",
     )
     is_local = all(is_loopback(host) for host in hosts)
-    if not is_local or _is_from_untrusted_proxy(request, settings):
+    if not is_local or _is_from_untrusted_proxy(request, addresses):
         raise Problem(
             "https_required",
             "Signing in requires https unless the service and the browser are on the same machine. "
@@ -86,22 +84,8 @@ def _requested_host(request: Request) -> str:
         return ""
 
 
-def _is_from_untrusted_proxy(request: Request, settings: Settings) -> bool:
+def _is_from_untrusted_proxy(request: Request, addresses: ClientAddresses) -> bool:
     """Then the browser's address is unknown."""
     if not any(name in request.headers for name in _FORWARDED):
         return False
-    return request.client is None or not _is_in_networks(
-        request.client.host, settings.trusted_proxies
-    )
-
-
-def _is_in_networks(address: str, networks: Sequence[str]) -> bool:
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return any(
-        parsed in ipaddress.ip_network(text.strip(), strict=False)
-        for text in networks
-        if text.strip()
-    )
+    return request.client is None or not addresses.is_trusted(request.client.host)
