@@ -53,7 +53,9 @@ class Hand:
 
 
 async def see_why_a_job_failed(hand: Hand) -> None:
-    await hand.click(hand.page.locator("#attention").get_by_role("link", name="Find out why"))
+    await hand.click(
+        hand.page.locator('[id="overview/attention"]').get_by_role("link", name="Find out why")
+    )
     await expect(hand.page.get_by_text("these are my last words").first).to_be_visible()
 
 
@@ -69,14 +71,14 @@ async def start_a_job(hand: Hand) -> None:
 
 async def merge_a_pull_request(hand: Hand) -> None:
     page = hand.page
-    await hand.click(page.locator("#attention").get_by_role("link", name="SHOP-12"))
+    await hand.click(page.locator('[id="overview/attention"]').get_by_role("link", name="SHOP-12"))
     await hand.click(page.get_by_role("button", name="Merge pull request"))
     await expect(page.locator(".badge", has_text="merged").first).to_be_visible()
 
 
 async def fix_a_vulnerable_package(hand: Hand) -> None:
     page = hand.page
-    await hand.click(page.locator("#attention").get_by_role("link", name="critical"))
+    await hand.click(page.locator('[id="overview/attention"]').get_by_role("link", name="critical"))
     await hand.click(page.get_by_role("button", name="Fix minimist"))
     await expect(page.locator("tr", has_text="minimist").locator(".badge").nth(1)).to_be_visible()
 

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import msgspec
 from markupsafe import Markup
@@ -15,6 +14,7 @@ from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.errors import stopping
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
+from agentjobs.web.dashboard.page_route import PageHandler
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
 from agentjobs_runtime.problems import Problem
@@ -123,25 +123,25 @@ def live_parts(
     return EventStream(request, follow)
 
 
-def live_fragments(
-    request: PageRequest,
-    templates: Mapping[str, str],
-    load: Callable[[PageRequest], Awaitable[Mapping[str, Any]]],
-    *topics: str,
-) -> Response:
-    """Elements by their ids, with templates that show what `load` returns.
+def live(show: PageHandler, *parts: str, topics: tuple[str, ...] = ()) -> PageHandler:
+    """The stream of the page `show`: its `parts`, whose ids are the names of their templates.
 
-    Without `topics`, they are rendered after each activity of the organization.
+    The page is shown again, without the rest, after each activity of the organization and after
+    `topics`.
     """
 
-    async def parts() -> Parts:
-        values = await load(request)
-        return {
-            element: await request.fragment(template, **values)
-            for element, template in templates.items()
-        }
+    async def stream(request: PageRequest) -> Response:
+        request.parts = parts
+        # Before the stream starts: browsers reconnect to a broken stream forever.
+        await show(request)
 
-    return live_parts(request, topics or (activity_topic(request.organization_id),), parts)
+        async def render() -> Parts:
+            await show(request)
+            return request.rendered
+
+        return live_parts(request, (*topics, activity_topic(request.organization_id)), render)
+
+    return stream
 
 
 def with_digests(parts: Parts) -> dict[str, dict[str, Markup | str]]:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
-from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -13,7 +12,7 @@ from agentjobs.jobs.views.listing import list_lines
 from agentjobs.jobs.views.statistics import Figures, Overview
 from agentjobs.web.dashboard.attention import load_attention
 from agentjobs.web.dashboard.checklist import load_checklist
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.plots import plots
 from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
@@ -29,8 +28,7 @@ _SPANS: dict[str, Span] = {"24h": "24h", "7d": "7d", "30d": "30d"}
 _DAYS: dict[Span, str] = {"24h": "1", "7d": "7", "30d": "30"}
 _RUNNING_JOBS = 8
 _LATEST_JOBS = 8
-# Each has its own template.
-_PARTS = ("attention", "running", "latest", "tiles", "plots")
+_PARTS = tuple(f"overview/{name}" for name in ("attention", "running", "latest", "tiles", "plots"))
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -98,22 +96,6 @@ _PLOTS = (
 
 
 async def show(request: PageRequest) -> Response:
-    values = await _current_values(request)
-    has_completed = values["overview"].total.completed > 0
-    return await request.render(
-        "overview.html",
-        spans=list(_SPANS),
-        checklist=[] if has_completed else await load_checklist(request),
-        **values,
-    )
-
-
-async def stream(request: PageRequest) -> Response:
-    templates = {name: f"overview/{name}.html" for name in _PARTS}
-    return live_fragments(request, templates, _current_values)
-
-
-async def _current_values(request: PageRequest) -> dict[str, Any]:
     now, zone = now_ms(), request.zone
     overview = await request.context.statistics.overview(
         request.organization_id, _span(request), now, hours_ahead=whole_hours_ahead(now, zone)
@@ -123,16 +105,20 @@ async def _current_values(request: PageRequest) -> dict[str, Any]:
         request.db, organization, JobFilter(status="running"), limit=_RUNNING_JOBS
     )
     latest = await list_lines(request.db, organization, JobFilter(), limit=_LATEST_JOBS)
-    return {
-        "now": now,
-        "span": overview.span,
-        "attention": await load_attention(request, now),
-        "running": running.lines,
-        "overview": overview,
-        "days": _DAYS[overview.span],
-        "drawings": await asyncio.to_thread(_drawings, overview, zone),
-        "latest": latest.lines,
-    }
+    has_completed = overview.total.completed > 0
+    return await request.render(
+        "overview.html",
+        spans=list(_SPANS),
+        checklist=[] if has_completed else await load_checklist(request),
+        now=now,
+        span=overview.span,
+        attention=await load_attention(request, now),
+        running=running.lines,
+        overview=overview,
+        days=_DAYS[overview.span],
+        drawings=await asyncio.to_thread(_drawings, overview, zone),
+        latest=latest.lines,
+    )
 
 
 def _span(request: PageRequest) -> Span:
@@ -150,5 +136,5 @@ def _drawings(overview: Overview, zone: tzinfo) -> list[Drawing]:
 
 ROUTES: Routes = [
     PageRoute("GET", "/", "viewer", show),
-    PageRoute("GET", "/stream", "viewer", stream),
+    PageRoute("GET", "/stream", "viewer", live(show, *_PARTS)),
 ]

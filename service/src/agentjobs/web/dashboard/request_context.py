@@ -1,11 +1,12 @@
 """What a page handler receives: the request, its form and viewer, and ways to respond."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -138,6 +139,9 @@ class PageRequest(AnonymousRequest):
     # Shared by all forms of a page. A live stream passes the nonce of its page, so that the parts
     # it sends equal those already shown.
     form_nonce: str = field(default_factory=new_nonce)
+    # For a live stream: the parts to render instead of the page, and their HTML.
+    parts: Sequence[str] | None = None
+    rendered: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.form_nonce = nonce_from(self.query_param("form")) or self.form_nonce
@@ -157,6 +161,33 @@ class PageRequest(AnonymousRequest):
 
     def may(self, role: str) -> bool:
         return self.is_operator if role == "operator" else allows(self.viewer.role, role)
+
+    async def render(
+        self,
+        template: str,
+        *,
+        status: int = 200,
+        problem: Problem | None = None,
+        **values: Any,
+    ) -> Response:
+        if self.parts is None:
+            values["live_attribute"] = "" if problem else self._live_attribute()
+            return await AnonymousRequest.render(
+                self, template, status=status, problem=problem, **values
+            )
+        if problem is not None:
+            raise problem
+        self.rendered = {part: await self.fragment(f"{part}.html", **values) for part in self.parts}
+        return Response()
+
+    def _live_attribute(self) -> Markup | str:
+        """Names the stream of the page, for its first part that is live. Empty for the response to
+        a form, and for all pages of a list but the first."""
+        if self.http.method == "POST" or {"before", "after"} & {*self.http.query_params}:
+            return ""
+        path, query = quote(self.http.scope["path"].rstrip("/")), self.http.url.query
+        address = f"{self.settings.public_path}{path}/stream{'?' if query else ''}{query}"
+        return Markup(' data-live="{}"').format(address)
 
     def _base_values(self) -> dict[str, Any]:
         return {

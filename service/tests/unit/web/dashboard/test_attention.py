@@ -5,7 +5,7 @@ from tests.support.users import write
 
 async def attention_of(browser):
     page = await browser.open("/")
-    return page.html.partition('id="attention"')[2].partition('id="running"')[0]
+    return page.html.partition('id="overview/attention"')[2].partition('id="overview/running"')[0]
 
 
 async def give_failed_job_a_prompt(dashboard):

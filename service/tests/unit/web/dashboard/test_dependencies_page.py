@@ -134,8 +134,8 @@ async def test_the_repository_page_shows_languages_warnings_and_counts(sample_da
     assert {HERE, f"{REPO}/graph", "/vulnerabilities?repo=acme/shop"} <= set(page.links)
     stream = await listen(sample_dashboard.app, sample_dashboard.viewer, f"{REPO}/stream", events=5)
     parts = stream.parts()
-    assert "90 %" in parts["repo-index"].text
-    assert "critical 1" in parts["repo-findings"].text
+    assert "90 %" in parts["repos/index"].text
+    assert "critical 1" in parts["repos/findings"].text
 
 
 async def test_a_repository_without_findings_shows_whether_scans_are_enabled(sample_dashboard):

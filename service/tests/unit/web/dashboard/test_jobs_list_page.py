@@ -168,7 +168,7 @@ async def test_a_new_job_appears_on_an_open_page(dashboard):
         events=2,
         on_event=first_event.set,
     )
-    rows = stream.parts()["job-rows"]
+    rows = stream.parts()["jobs/rows"]
     assert [link for link in rows.links if "/job_" in link] == [
         f"/jobs/{await creating}",
         f"/jobs/{first}",

@@ -139,7 +139,7 @@ async def test_waiting_jobs_are_grouped_by_organization_agent_and_reason(
     await write(sample_dashboard.db, "UPDATE organizations SET paused_at = 1 WHERE name = 'other'")
     sample_dashboard.harness.context.fleet.forget()
     stream = await listen(sample_dashboard.app, sample_operator, "/operator/queues/stream")
-    text = stream.parts()["queue-rows"].text
+    text = stream.parts()["operator/queue_rows"].text
     assert "acme fixer No worker can run the job 1" in text
     assert "other fixer Paused 1" in text
 

@@ -128,7 +128,7 @@ async def test_a_repository_shows_its_platform_and_sync_state(platform_dashboard
     stream = await listen(
         platform_dashboard.app, platform_dashboard.viewer, f"{path}/stream", events=1
     )
-    part = stream.parts()["repo-sync"]
+    part = stream.parts()["repos/sync"]
     assert f"Not there any more{PAYLOAD}" in part.text
     assert safety_faults(part) == []
     overview = await platform_dashboard.viewer.open(repo)

@@ -239,7 +239,7 @@ async def test_open_pages_show_a_new_repository(dashboard):
         dashboard.app, dashboard.viewer, "/repos/stream", events=2, on_event=first_event.set
     )
     await connecting
-    assert "/repos/acme/new" in stream.parts()["repo-rows"].links
+    assert "/repos/acme/new" in stream.parts()["repos/rows"].links
 
 
 async def test_a_repository_names_its_platform_as_the_list_does(sample_dashboard):

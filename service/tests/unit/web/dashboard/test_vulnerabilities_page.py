@@ -409,7 +409,7 @@ async def test_the_page_of_an_advisory_follows_jobs(sample_dashboard):
     page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")
     (live,) = {attributes["data-live"] for _, attributes in page.tags if "data-live" in attributes}
     stream = await listen(sample_dashboard.app, sample_dashboard.viewer, live)
-    assert "requests 2.30.0" in stream.parts()["affected"].text
+    assert "requests 2.30.0" in stream.parts()["vulnerabilities/affected"].text
 
 
 async def test_an_advisory_shows_only_repositories_of_the_organization(sample_dashboard):

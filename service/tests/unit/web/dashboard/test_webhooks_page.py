@@ -303,13 +303,17 @@ async def test_pages_of_webhooks_are_live(dashboard):
     delivery_id = await logged(dashboard, "pending")
     endpoint = await endpoint_of(dashboard)
     for path, number, parts in (
-        ("/settings/webhooks", 1, {"endpoint-rows"}),
-        (f"/settings/webhooks/{endpoint.id}", 2, {"endpoint-state", "endpoint-deliveries"}),
-        ("/settings/webhooks/delivery-log", 1, {"delivery-rows"}),
+        ("/settings/webhooks", 1, {"settings/webhook_rows"}),
+        (
+            f"/settings/webhooks/{endpoint.id}",
+            2,
+            {"settings/webhook_state", "settings/webhook_deliveries"},
+        ),
+        ("/settings/webhooks/delivery-log", 1, {"settings/delivery_list"}),
         (
             f"/settings/webhooks/delivery-log/{delivery_id}",
             2,
-            {"delivery-state", "delivery-attempts"},
+            {"settings/delivery_state", "settings/delivery_attempts"},
         ),
     ):
         page = await dashboard.member.open(path)
@@ -328,7 +332,7 @@ async def test_an_empty_delivery_log_shows_its_first_delivery_live(dashboard):
     delivery_id = await logged(dashboard)
     address = re.search('data-live="([^"]+)"', page.html)[1]
     stream = await listen(dashboard.app, dashboard.member, address, events=1)
-    assert delivery_id in stream.parts()["delivery-rows"].html
+    assert delivery_id in stream.parts()["settings/delivery_list"].html
 
 
 async def test_the_page_of_an_endpoint_plots_its_deliveries(dashboard):

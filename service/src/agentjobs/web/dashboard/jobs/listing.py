@@ -10,11 +10,10 @@ from agentjobs.jobs.states import STATUSES
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import JobPage, list_lines
 from agentjobs.web.dashboard.date_fields import between_days
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.webhooks.events import activity_topic
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem
 
@@ -37,7 +36,7 @@ async def show(request: PageRequest) -> Response:
         "jobs/list.html",
         problem=problem,
         page=page,
-        **_links(request, filters, page, is_live=problem is None),
+        **_links(request, filters, page),
         filters=filters,
         is_filtered=any(filters.values()),
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
@@ -45,22 +44,6 @@ async def show(request: PageRequest) -> Response:
         agent_options=[("", "any"), *((agent, agent) for agent in agents)],
         has_repos=repo_choice.has_repos,
     )
-
-
-async def stream(request: PageRequest) -> Response:
-    filters = _read_filters(request)
-    # Checked before the stream starts: browsers reconnect to a broken stream forever.
-    job_filter = _filter(filters, request.zone)
-
-    async def parts() -> Parts:
-        page = await _page(request, job_filter)
-        links = _links(request, filters, page)
-        rows = await request.fragment(
-            "jobs/rows.html", page=page, is_filtered=any(filters.values()), **links
-        )
-        return {"job-rows": rows}
-
-    return live_parts(request, (activity_topic(request.organization_id),), parts)
 
 
 async def _page(request: PageRequest, job_filter: JobFilter) -> JobPage:
@@ -102,20 +85,16 @@ def _read_filters(request: PageRequest) -> dict[str, str]:
     return {name: request.query_param(name)[:_MAX_CHARACTERS] for name in _FIELDS}
 
 
-def _links(
-    request: PageRequest, filters: dict[str, str], page: JobPage, *, is_live: bool = True
-) -> dict[str, Any]:
+def _links(request: PageRequest, filters: dict[str, str], page: JobPage) -> dict[str, Any]:
     before, last = request.query_param("before"), page.next_before
     return {
         "older": request.address("/jobs", {**filters, "before": last}) if last else "",
         "newest": request.address("/jobs", filters) if before else "",
-        # Only the first page is live.
-        "live": request.address("/jobs/stream", filters) if is_live and not before else "",
         "now": now_ms(),
     }
 
 
 ROUTES: Routes = [
     PageRoute("GET", "/jobs", "viewer", show),
-    PageRoute("GET", "/jobs/stream", "viewer", stream),
+    PageRoute("GET", "/jobs/stream", "viewer", live(show, "jobs/rows")),
 ]

@@ -18,7 +18,7 @@ from agentjobs.jobs.views.organization_lines import (
 from agentjobs.organizations.budgets import NO_LIMIT, set_budget
 from agentjobs.organizations.organizations import set_plan
 from agentjobs.organizations.pauses import pause, resume
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -47,20 +47,6 @@ class _Query(msgspec.Struct, frozen=True):
         fields = {"q": self.q, "order": self.order, "page": self.page, **changes}
         defaults = {"q": "", "order": "name", "page": 1}
         return urlencode({name: text for name, text in fields.items() if text != defaults[name]})
-
-
-async def show(request: PageRequest) -> Response:
-    return await request.render(
-        "operator/organizations.html",
-        orders=list(_ORDERS.items()),
-        stream=_read_query(request).address(),
-        **await _rows(request),
-    )
-
-
-async def stream(request: PageRequest) -> Response:
-    templates = {"organization-rows": "operator/organization_rows.html"}
-    return live_fragments(request, templates, _rows, "jobs", "organizations")
 
 
 async def change_plan(request: PageRequest) -> Response:
@@ -137,7 +123,7 @@ def _redirect(request: PageRequest, name: str, banner: str) -> Response:
     return request.redirect(f"{PATH}/organizations/{name}", banner=banner)
 
 
-async def _rows(request: PageRequest) -> dict[str, Any]:
+async def show(request: PageRequest) -> Response:
     query = _read_query(request)
     lines = await list_organization_lines(
         request.db,
@@ -146,12 +132,14 @@ async def _rows(request: PageRequest) -> dict[str, Any]:
         limit=_PAGE + 1,
         offset=(query.page - 1) * _PAGE,
     )
-    return {
-        "query": query,
-        "lines": lines[:_PAGE],
-        "next_page": query.address(page=query.page + 1) if len(lines) > _PAGE else None,
-        "first_page": query.address(page=1) if query.page > 1 else None,
-    }
+    return await request.render(
+        "operator/organizations.html",
+        orders=list(_ORDERS.items()),
+        query=query,
+        lines=lines[:_PAGE],
+        next_page=query.address(page=query.page + 1) if len(lines) > _PAGE else None,
+        first_page=query.address(page=1) if query.page > 1 else None,
+    )
 
 
 def _read_query(request: PageRequest) -> _Query:
@@ -166,7 +154,12 @@ def _read_query(request: PageRequest) -> _Query:
 _ONE = f"{PATH}/organizations/{{name}}"
 ROUTES: Routes = [
     PageRoute("GET", PATH, "operator", show),
-    PageRoute("GET", f"{PATH}/stream", "operator", stream),
+    PageRoute(
+        "GET",
+        f"{PATH}/stream",
+        "operator",
+        live(show, "operator/organization_rows", topics=("jobs", "organizations")),
+    ),
     PageRoute("GET", _ONE, "operator", show_one),
     PageRoute("POST", f"{_ONE}/plan", "operator", change_plan, problem_page=show_one),
     PageRoute("POST", f"{_ONE}/budget", "operator", change_budget, problem_page=show_one),

@@ -1,16 +1,13 @@
 """/operator/queues: which jobs wait, by organization, agent and reason."""
 
-from typing import Any
-
 from starlette.responses import Response
 
 from agentjobs.jobs.views.service_queue import list_waiting
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
 _PATH = "/operator/queues"
-_TEMPLATE = "operator/queue_rows.html"
 # The tone of the badge, and the words.
 _REASONS = {
     "next": ("info", "Waits for a free slot"),
@@ -26,29 +23,27 @@ _REASONS = {
 
 
 async def show(request: PageRequest) -> Response:
-    return await request.render("operator/queues.html", **await _rows(request))
-
-
-async def stream(request: PageRequest) -> Response:
-    return live_fragments(request, {"queue-rows": _TEMPLATE}, _rows, "jobs")
-
-
-async def _rows(request: PageRequest) -> dict[str, Any]:
     waiting = await list_waiting(request.context.jobs)
     groups = waiting.groups
     fleet = await request.context.jobs.fleet.state()
-    return {
-        "groups": groups,
-        "reasons": _REASONS,
-        "waiting": sum(group.jobs for group in groups),
-        "running": len(fleet.queue.running),
-        "slots": sum(worker.slots for worker in fleet.workers),
-        "oldest_at": min((group.oldest_at for group in groups), default=None),
-        "is_cut": waiting.is_cut,
-    }
+    return await request.render(
+        "operator/queues.html",
+        groups=groups,
+        reasons=_REASONS,
+        waiting=sum(group.jobs for group in groups),
+        running=len(fleet.queue.running),
+        slots=sum(worker.slots for worker in fleet.workers),
+        oldest_at=min((group.oldest_at for group in groups), default=None),
+        is_cut=waiting.is_cut,
+    )
 
 
 ROUTES: Routes = [
     PageRoute("GET", _PATH, "operator", show),
-    PageRoute("GET", f"{_PATH}/stream", "operator", stream),
+    PageRoute(
+        "GET",
+        f"{_PATH}/stream",
+        "operator",
+        live(show, "operator/queue_rows", topics=("jobs",)),
+    ),
 ]

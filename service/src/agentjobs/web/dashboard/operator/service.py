@@ -15,14 +15,13 @@ from agentjobs.fleet.processes import (
 from agentjobs.jobs.operations.workers import WorkerView, list_worker_views
 from agentjobs.organizations.pauses import load_pauses, pause, resume
 from agentjobs.store.database_facts import read_database_facts
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.settings.digest import short_digest
 
 _PATH = "/operator/service"
-_TEMPLATE = "operator/service_state.html"
 _DISK_FIELDS = ("disk_free_bytes", "disk_total_bytes")
 
 
@@ -43,15 +42,6 @@ class _Process(msgspec.Struct, frozen=True, kw_only=True):
     disk_total_bytes: int | None
 
 
-async def show(request: PageRequest) -> Response:
-    return await request.render("operator/service.html", **await _state(request))
-
-
-async def stream(request: PageRequest) -> Response:
-    # Heartbeats are not announced: mostly rendered again by the clock.
-    return live_fragments(request, {"service-state": _TEMPLATE}, _state, "organizations")
-
-
 async def pause_all(request: PageRequest) -> Response:
     with acting_as_operator(request):
         await pause(request.db)
@@ -65,7 +55,7 @@ async def resume_all(request: PageRequest) -> Response:
     return request.redirect(_PATH, banner="Jobs start again.")
 
 
-async def _state(request: PageRequest) -> dict[str, Any]:
+async def show(request: PageRequest) -> Response:
     db, settings = request.db, request.settings
     odd = {
         configuration.id for configuration in odd_configurations(await running_configurations(db))
@@ -83,11 +73,12 @@ async def _state(request: PageRequest) -> dict[str, Any]:
         )
         for worker in await list_worker_views(db, settings)
     ]
-    return {
-        "pauses": await load_pauses(db),
-        "processes": [*processes, *workers],
-        "database": await read_database_facts(db),
-    }
+    return await request.render(
+        "operator/service.html",
+        pauses=await load_pauses(db),
+        processes=[*processes, *workers],
+        database=await read_database_facts(db),
+    )
 
 
 def _process(process: ProcessInfo, now: int, odd: set[str]) -> _Process:
@@ -108,7 +99,12 @@ def _shared_fields(process: ProcessInfo | WorkerView) -> dict[str, Any]:
 
 ROUTES: Routes = [
     PageRoute("GET", _PATH, "operator", show),
-    PageRoute("GET", f"{_PATH}/stream", "operator", stream),
+    PageRoute(
+        "GET",
+        f"{_PATH}/stream",
+        "operator",
+        live(show, "operator/service_state", topics=("organizations",)),
+    ),
     PageRoute("POST", f"{_PATH}/pause", "operator", pause_all),
     PageRoute("POST", f"{_PATH}/resume", "operator", resume_all),
 ]

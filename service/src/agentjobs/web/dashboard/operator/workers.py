@@ -1,7 +1,5 @@
 """/operator/workers: the workers of the service; draining and removing them."""
 
-from typing import Any
-
 from starlette.responses import Response
 
 from agentjobs.jobs.operations.workers import (
@@ -10,14 +8,13 @@ from agentjobs.jobs.operations.workers import (
     remove_worker,
     resume_worker,
 )
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem
 
 _PATH = "/operator/workers"
-_TEMPLATE = "operator/worker_rows.html"
 # The tone of each state's badge.
 _TONES = {
     "ready": "good",
@@ -26,10 +23,6 @@ _TONES = {
     "drained": "warn",
     "silent": "bad",
 }
-
-
-async def stream(request: PageRequest) -> Response:
-    return live_fragments(request, {"worker-rows": _TEMPLATE}, _rows, "jobs")
 
 
 async def drain(request: PageRequest) -> Response:
@@ -68,17 +61,20 @@ async def _worker_id(request: PageRequest) -> str:
 
 
 async def show(request: PageRequest, problem: Problem | None = None) -> Response:
-    return await request.render("operator/workers.html", problem=problem, **await _rows(request))
-
-
-async def _rows(request: PageRequest) -> dict[str, Any]:
     workers = await list_worker_views(request.db, request.settings)
-    return {"workers": workers, "tones": _TONES}
+    return await request.render(
+        "operator/workers.html", problem=problem, workers=workers, tones=_TONES
+    )
 
 
 ROUTES: Routes = [
     PageRoute("GET", _PATH, "operator", show),
-    PageRoute("GET", f"{_PATH}/stream", "operator", stream),
+    PageRoute(
+        "GET",
+        f"{_PATH}/stream",
+        "operator",
+        live(show, "operator/worker_rows", topics=("jobs",)),
+    ),
     PageRoute("POST", f"{_PATH}/{{id}}/drain", "operator", drain),
     PageRoute("POST", f"{_PATH}/{{id}}/resume", "operator", resume),
     PageRoute("POST", f"{_PATH}/{{id}}/remove", "operator", remove, problem_page=show),

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -15,7 +14,7 @@ from agentjobs.jobs.views.pull_lines import (
 )
 from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.pulls.pulls import PullCursor
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repo_addresses import REPO
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
@@ -35,11 +34,20 @@ async def show(request: PageRequest) -> Response:
         raise Problem(
             "repo_not_found", "No repository with this name is connected to your organization."
         )
+    before = _decode_cursor(request.query_param("before"))
+    page = await _load(request, repo, filters, before)
+    older = page.next_before and {**filters, "before": _encode_cursor(page.next_before)}
     authors = await recent_authors(request.db, request.organization_id)
     agents = sorted(agent.id for agent in request.context.catalog.all())
     return await request.render(
         "pulls/list.html",
-        **await _rows(request),
+        repo=repo,
+        page=page,
+        filters=filters,
+        page_url=_address(request, {}),
+        is_filtered=any(filters[name] for name in _FIELDS if name != "state"),
+        older=_address(request, older) if older else "",
+        newest=_address(request, filters) if before else "",
         states=[(state, _address(request, {**filters, "state": state})) for state in _STATES],
         all_states=_address(request, {**filters, "state": ""}),
         repo_choice=repo_choice,
@@ -52,28 +60,6 @@ async def show(request: PageRequest) -> Response:
         ],
         agent_options=[("", "any"), *((agent, agent) for agent in agents)],
     )
-
-
-async def stream(request: PageRequest) -> Response:
-    return live_fragments(request, {"pull-rows": "pulls/rows.html"}, _rows)
-
-
-async def _rows(request: PageRequest) -> dict[str, Any]:
-    repo, filters = _repo(request), _read_filters(request)
-    before = _decode_cursor(request.query_param("before"))
-    page = await _load(request, repo, filters, before)
-    older = page.next_before and {**filters, "before": _encode_cursor(page.next_before)}
-    return {
-        "repo": repo,
-        "page": page,
-        "filters": filters,
-        "page_url": _address(request, {}),
-        "is_filtered": any(filters[name] for name in _FIELDS if name != "state"),
-        "older": _address(request, older) if older else "",
-        "newest": _address(request, filters) if before else "",
-        # Only the first page is live.
-        "live": "" if before else _address(request, filters, "/stream"),
-    }
 
 
 async def _load(
@@ -109,10 +95,10 @@ def _read_filters(request: PageRequest) -> dict[str, str]:
     return filters
 
 
-def _address(request: PageRequest, query: dict[str, str], suffix: str = "") -> str:
+def _address(request: PageRequest, query: dict[str, str]) -> str:
     repo = _repo(request)
     path = "/pulls" if repo is None else f"/{request.organization}/{repo}/pulls"
-    return request.address(path + suffix, query)
+    return request.address(path, query)
 
 
 def _encode_cursor(cursor: PullCursor) -> str:
@@ -132,9 +118,10 @@ def _decode_cursor(text: str) -> PullCursor | None:
     return (created_at, repo, number) if is_valid else None
 
 
+_STREAM = live(show, "pulls/rows")
 ROUTES: Routes = [
     PageRoute("GET", "/pulls", "viewer", show),
-    PageRoute("GET", "/pulls/stream", "viewer", stream),
+    PageRoute("GET", "/pulls/stream", "viewer", _STREAM),
     PageRoute("GET", f"/{{org}}/{REPO}/pulls", "viewer", show, takes_keys=True),
-    PageRoute("GET", f"/{{org}}/{REPO}/pulls/stream", "viewer", stream),
+    PageRoute("GET", f"/{{org}}/{REPO}/pulls/stream", "viewer", _STREAM),
 ]

@@ -1,7 +1,6 @@
 """/repos/{full_name}: starting a job, latest jobs, open pull requests, vulnerabilities, index."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from starlette.responses import Response
 
@@ -15,34 +14,17 @@ from agentjobs.jobs.views.listing import JobLine, list_lines
 from agentjobs.platform_sync.state import sync_state
 from agentjobs.pulls.pulls import list_pulls
 from agentjobs.web.dashboard.jobs.agent_options import AgentOption, agent_options
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Routes
 from agentjobs.web.dashboard.repos.index_text import PLATFORM_NAMES, index_state
 from agentjobs.web.dashboard.repos.language_bar import language_bar
 from agentjobs.web.dashboard.repos.lookup import REPO_PATH, NoSuchRepository, require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import has_advisories
-from agentjobs.webhooks.events import activity_topic
 from agentjobs_runtime.agents.definitions import CVE_FIXER
 
 _SHOWN = 5
-# Each has its own template.
-_PARTS = ("state", "jobs", "pulls", "findings", "index")
-
-
-async def show(request: PageRequest) -> Response:
-    values = await _current_values(request)
-    repo = values["repo"]
-    options = agent_options(request)
-    return await request.render(
-        "repos/detail.html",
-        **values,
-        agent_options=options,
-        agent=_preferred_agent(options, values["jobs"]),
-        platform_name=PLATFORM_NAMES.get(repo.platform, repo.platform),
-        platform=None if repo.platform == "local" else await sync_state(request.db, repo.id),
-        git_url=f"{request.settings.effective_public_url}/git/{request.organization}/{repo.full_name}.git",
-    )
+_PARTS = tuple(f"repos/{name}" for name in ("state", "jobs", "pulls", "findings", "index"))
 
 
 def repo_page_route(name: str, handler: PageHandler) -> PageRoute:
@@ -54,40 +36,38 @@ def repo_page_route(name: str, handler: PageHandler) -> PageRoute:
             return await handler(request)
         except NoSuchRepository:
             request.http.path_params["full_name"] += f"/{page}"
-            return await (stream if is_stream else show)(request)
+            return await (_stream if is_stream else show)(request)
 
     return PageRoute("GET", f"{REPO_PATH}/{name}", "viewer", handle)
 
 
-async def stream(request: PageRequest) -> Response:
-    # Checked before the stream starts: browsers reconnect to a broken stream forever.
-    await require_repo(request)
-    templates = {f"repo-{name}": f"repos/{name}.html" for name in _PARTS}
-    topics = ("index", "repos", "findings", "platforms", activity_topic(request.organization_id))
-    return live_fragments(request, templates, _current_values, *topics)
-
-
-async def _current_values(request: PageRequest) -> dict[str, Any]:
-    """What changes while the page is open."""
+async def show(request: PageRequest) -> Response:
     repo = await require_repo(request)
     db, organization = request.db, request.organization_id
     jobs = await list_lines(db, organization, JobFilter(repo=repo.full_name), limit=_SHOWN)
     counted = FindingFilter(repo_id=repo.id, fixture=False, decided=False)
     summary = await load_summary(db, repo.id)
-    return {
-        "repo": repo,
-        "state": index_state(repo),
-        "jobs": jobs.lines,
-        "pulls": await list_pulls(
+    options = agent_options(request)
+    return await request.render(
+        "repos/detail.html",
+        repo=repo,
+        state=index_state(repo),
+        jobs=jobs.lines,
+        pulls=await list_pulls(
             db, request.organization, repo.full_name, state="open", limit=_SHOWN
         ),
-        "findings": await count_findings(db, organization, repo_id=repo.id),
-        "packages": await list_packages(db, organization, counted, limit=_SHOWN),
-        "languages": language_bar(summary.languages),
-        "warnings": summary.warnings,
-        "dependencies": await count_dependencies(db, repo.id),
-        "is_scanned": await has_advisories(request),
-    }
+        findings=await count_findings(db, organization, repo_id=repo.id),
+        packages=await list_packages(db, organization, counted, limit=_SHOWN),
+        languages=language_bar(summary.languages),
+        warnings=summary.warnings,
+        dependencies=await count_dependencies(db, repo.id),
+        is_scanned=await has_advisories(request),
+        agent_options=options,
+        agent=_preferred_agent(options, jobs.lines),
+        platform_name=PLATFORM_NAMES.get(repo.platform, repo.platform),
+        platform=None if repo.platform == "local" else await sync_state(db, repo.id),
+        git_url=f"{request.settings.effective_public_url}/git/{request.organization}/{repo.full_name}.git",
+    )
 
 
 def _preferred_agent(options: Iterable[AgentOption], jobs: Iterable[JobLine]) -> str:
@@ -96,8 +76,9 @@ def _preferred_agent(options: Iterable[AgentOption], jobs: Iterable[JobLine]) ->
     return next((job.agent for job in jobs if job.agent in allowed), next(iter(allowed), ""))
 
 
+_stream = live(show, *_PARTS, topics=("index", "repos", "findings", "platforms"))
 ROUTES: Routes = [
-    repo_page_route("stream", stream),
+    repo_page_route("stream", _stream),
     # Last of the repository's pages, because its path matches the others.
     PageRoute("GET", REPO_PATH, "viewer", show),
 ]

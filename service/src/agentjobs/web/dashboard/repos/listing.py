@@ -9,12 +9,11 @@ from starlette.responses import Response
 from agentjobs.jobs.views.repo_lines import Order, RepoFilter, State, list_repo_lines
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.imports.rows import dismiss, list_imports
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repos.index_text import PLATFORM_NAMES, index_state
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import has_advisories
-from agentjobs.webhooks.events import activity_topic
 from agentjobs_runtime.problems import Problem
 
 PATH = "/repos"
@@ -65,11 +64,6 @@ class _Query(msgspec.Struct, frozen=True, kw_only=True):
         return f"{path}?{query}" if query else path
 
 
-async def stream(request: PageRequest) -> Response:
-    topics = ("index", "repos", "findings", activity_topic(request.organization_id))
-    return live_fragments(request, {"repo-rows": "repos/rows.html"}, _rows, *topics)
-
-
 async def connect(request: PageRequest) -> Response:
     """Tenants can connect https URLs only. Paths require the operator's command line."""
     form = request.form
@@ -97,6 +91,17 @@ async def dismiss_import(request: PageRequest) -> Response:
 
 
 async def show(request: PageRequest, problem: Problem | None = None) -> Response:
+    query = _read_query(request)
+    lines = await list_repo_lines(
+        request.db,
+        request.organization_id,
+        query.filter,
+        order=query.order,
+        limit=_PER_PAGE + 1,
+        offset=(query.page - 1) * _PER_PAGE,
+    )
+    page_url = f"{request.settings.public_path}{PATH}"
+    has_more = len(lines) > _PER_PAGE
     shown = problem and _for_page(problem)
     errors = dict.fromkeys(_FIELD_OF.values(), "")
     if shown and shown.code in _FIELD_OF:
@@ -112,8 +117,13 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
         platform_options=[("", "any"), *PLATFORM_NAMES.items()],
         state_options=[("", "any"), *_STATE_NAMES.items()],
         order_options=list(_ORDER_NAMES.items()),
-        stream=_read_query(request).address(f"{request.settings.public_path}{PATH}/stream"),
-        **await _rows(request),
+        query=query,
+        lines=[(line, index_state(line.repo)) for line in lines[:_PER_PAGE]],
+        imports=await list_imports(request.db, request.organization_id),
+        is_scanned=await has_advisories(request),
+        platforms=PLATFORM_NAMES,
+        next=query.address(page_url, page=query.page + 1) if has_more else "",
+        first=query.address(page_url, page=1) if query.page > 1 else "",
     )
 
 
@@ -136,32 +146,14 @@ def _read_query(request: PageRequest) -> _Query:
     )
 
 
-async def _rows(request: PageRequest) -> dict[str, Any]:
-    query = _read_query(request)
-    lines = await list_repo_lines(
-        request.db,
-        request.organization_id,
-        query.filter,
-        order=query.order,
-        limit=_PER_PAGE + 1,
-        offset=(query.page - 1) * _PER_PAGE,
-    )
-    page_url = f"{request.settings.public_path}{PATH}"
-    has_more = len(lines) > _PER_PAGE
-    return {
-        "query": query,
-        "lines": [(line, index_state(line.repo)) for line in lines[:_PER_PAGE]],
-        "imports": await list_imports(request.db, request.organization_id),
-        "is_scanned": await has_advisories(request),
-        "platforms": PLATFORM_NAMES,
-        "next": query.address(page_url, page=query.page + 1) if has_more else "",
-        "first": query.address(page_url, page=1) if query.page > 1 else "",
-    }
-
-
 ROUTES: Routes = [
     PageRoute("GET", PATH, "viewer", show),
-    PageRoute("GET", f"{PATH}/stream", "viewer", stream),
+    PageRoute(
+        "GET",
+        f"{PATH}/stream",
+        "viewer",
+        live(show, "repos/rows", topics=("index", "repos", "findings")),
+    ),
     PageRoute("POST", PATH, "admin", connect, problem_page=show),
     PageRoute("POST", f"{PATH}/imports/{{id}}/cancel", "admin", cancel_import),
     PageRoute("POST", f"{PATH}/imports/{{id}}/dismiss", "admin", dismiss_import),

@@ -12,7 +12,7 @@ from agentjobs.repos.configuration_status import ConfigurationStatus, configurat
 from agentjobs.repos.protected_paths import remove_protection, restore_protection
 from agentjobs.repos.queries import RepoView
 from agentjobs.repos.thresholds import load_thresholds, set_repo_threshold
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
@@ -20,18 +20,6 @@ from agentjobs.web.dashboard.repos.threshold_text import repo_options
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.repo_files.rules import PROTECTED_FILES, PROTECTED_PATTERNS
-
-
-async def stream(request: PageRequest) -> Response:
-    # Checked before the stream starts: browsers reconnect to a broken stream forever.
-    await require_repo(request)
-
-    async def parts() -> Parts:
-        sync = await _sync(request, await require_repo(request))
-        html = await request.fragment("repos/sync.html", sync=sync) if sync else ""
-        return {"repo-sync": html}
-
-    return live_parts(request, ("repos", "platforms"), parts)
 
 
 async def disconnect(request: PageRequest) -> Response:
@@ -107,7 +95,7 @@ def _path(repo: RepoView) -> str:
 _show_protection = partial(show, open_form="protection")
 ROUTES: Routes = [
     repo_page_route("settings", show),
-    repo_page_route("settings/stream", stream),
+    repo_page_route("settings/stream", live(show, "repos/sync", topics=("repos", "platforms"))),
     PageRoute("POST", f"{REPO_PATH}/disconnect", "admin", disconnect),
     PageRoute("POST", f"{REPO_PATH}/auto-trigger", "admin", set_threshold, problem_page=show),
     PageRoute("POST", f"{REPO_PATH}/lift", "admin", unprotect_path, problem_page=_show_protection),

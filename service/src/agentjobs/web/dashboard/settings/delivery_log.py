@@ -2,13 +2,12 @@
 
 import re
 import shlex
-from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from agentjobs.organizations.organizations import find_organization
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
@@ -17,7 +16,6 @@ from agentjobs.webhooks.log import (
     STATUSES,
     DeliveryDetail,
     DeliveryFilter,
-    DeliveryPage,
     get_delivery,
     list_deliveries,
 )
@@ -38,38 +36,32 @@ _DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
 
 
 async def show_list(request: PageRequest) -> Response:
-    before = request.query_param("before")
-    rows = await _load_rows(request)
-    page, filters = rows["page"], _filters(request)
+    before, filters = request.query_param("before"), _filters(request)
+    page = await list_deliveries(
+        request.db,
+        request.organization_id,
+        _filter(request),
+        limit=_PER_PAGE,
+        before=before if _DELIVERY_ID.fullmatch(before) else None,
+    )
     endpoints = await list_endpoints(request.db, request.organization)
+    last = page.deliveries[-1].id if page.has_more else ""
     return await request.render(
         "settings/delivery_log.html",
-        **rows,
+        page=page,
+        deliveries=page.deliveries,
+        form="selected",
+        # All rows of one endpoint have the same URL.
+        shows_url=not filters["endpoint"],
+        is_filtered=any(filters.values()),
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
         endpoint_options=[("", "any"), *((endpoint.id, endpoint.url) for endpoint in endpoints)],
         day_options=[("", "any"), *_SPANS.items()],
         spans=_SPANS,
         filters=filters,
-        older=request.address(PATH, {**filters, "before": page.deliveries[-1].id})
-        if page.has_more
-        else "",
+        older=request.address(PATH, {**filters, "before": last}) if last else "",
         newest=request.address(PATH, filters) if before else "",
-        # Only the first page is live.
-        live="" if before else request.address(f"{PATH}/stream", filters),
     )
-
-
-async def stream_list(request: PageRequest) -> Response:
-    templates = {"delivery-rows": "settings/delivery_list.html"}
-    return live_fragments(request, templates, _load_rows)
-
-
-async def stream_one(request: PageRequest) -> Response:
-    # Checked before the stream starts: browsers reconnect to a broken stream forever.
-    await _load(request)
-    names = ("state", "attempts")
-    templates = {f"delivery-{name}": f"settings/delivery_{name}.html" for name in names}
-    return live_fragments(request, templates, _load_details)
 
 
 async def redeliver_one(request: PageRequest) -> Response:
@@ -118,9 +110,18 @@ async def redeliver_all_failed(request: PageRequest) -> Response:
 
 
 async def show_one(request: PageRequest, problem: Problem | None = None) -> Response:
-    values = await _load_details(request)
-    shown = problem and _for_page(problem)
-    return await request.render("settings/delivery.html", problem=shown, **values)
+    detail = await _load(request)
+    return await request.render(
+        "settings/delivery.html",
+        problem=problem and _for_page(problem),
+        delivery=detail.delivery,
+        body=msgspec.json.format(detail.body).decode("utf-8", "replace"),
+        curl=_as_curl(detail),
+        attempts=[
+            {"attempt": attempt, "text": attempt.response_body.decode("utf-8", "replace")}
+            for attempt in reversed(detail.attempts)
+        ],
+    )
 
 
 async def _load(request: PageRequest) -> DeliveryDetail:
@@ -129,30 +130,6 @@ async def _load(request: PageRequest) -> DeliveryDetail:
         return await get_delivery(request.db, owner, _delivery_id(request))
     except Problem as error:
         raise _for_page(error) from None
-
-
-async def _page(request: PageRequest) -> DeliveryPage:
-    before = request.query_param("before")
-    return await list_deliveries(
-        request.db,
-        request.organization_id,
-        _filter(request),
-        limit=_PER_PAGE,
-        before=before if _DELIVERY_ID.fullmatch(before) else None,
-    )
-
-
-async def _load_rows(request: PageRequest) -> dict[str, Any]:
-    page = await _page(request)
-    # All rows of one endpoint have the same URL.
-    shows_url = not request.query_param("endpoint")
-    return {
-        "page": page,
-        "deliveries": page.deliveries,
-        "form": "selected",
-        "shows_url": shows_url,
-        "is_filtered": any(_filters(request).values()),
-    }
 
 
 def _filters(request: PageRequest) -> dict[str, str]:
@@ -187,19 +164,6 @@ def _for_page(problem: Problem) -> Problem:
     return Problem(problem.code, messages.get(problem.code, problem.message))
 
 
-async def _load_details(request: PageRequest) -> dict[str, Any]:
-    detail = await _load(request)
-    return {
-        "delivery": detail.delivery,
-        "body": msgspec.json.format(detail.body).decode("utf-8", "replace"),
-        "curl": _as_curl(detail),
-        "attempts": [
-            {"attempt": attempt, "text": attempt.response_body.decode("utf-8", "replace")}
-            for attempt in reversed(detail.attempts)
-        ],
-    }
-
-
 def _as_curl(detail: DeliveryDetail) -> str:
     """The last request again, with its signature, which receivers accept for some minutes."""
     headers = detail.attempts[-1].request_headers if detail.attempts else ()
@@ -214,10 +178,24 @@ def _as_curl(detail: DeliveryDetail) -> str:
 
 ROUTES: Routes = [
     PageRoute("GET", PATH, "member", show_list),
-    PageRoute("GET", f"{PATH}/stream", "member", stream_list),
+    PageRoute(
+        "GET",
+        f"{PATH}/stream",
+        "member",
+        live(show_list, "settings/delivery_list"),
+    ),
     PageRoute("POST", f"{PATH}/redeliver-failed", "member", redeliver_all_failed),
     PageRoute("POST", f"{PATH}/redeliver-selected", "member", redeliver_selected),
     PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
-    PageRoute("GET", f"{PATH}/{{id}}/stream", "member", stream_one),
+    PageRoute(
+        "GET",
+        f"{PATH}/{{id}}/stream",
+        "member",
+        live(
+            show_one,
+            "settings/delivery_state",
+            "settings/delivery_attempts",
+        ),
+    ),
     PageRoute("POST", f"{PATH}/{{id}}/redeliver", "member", redeliver_one, problem_page=show_one),
 ]

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.webhook_plots import load_plots
@@ -34,10 +34,6 @@ _EVENT_DESCRIPTIONS = {
 }
 
 
-async def stream_list(request: PageRequest) -> Response:
-    return live_fragments(request, {"endpoint-rows": "settings/webhook_rows.html"}, _list_values)
-
-
 async def add(request: PageRequest) -> Response:
     created = await add_endpoint(
         request.db,
@@ -61,14 +57,6 @@ async def show_one(request: PageRequest, problem: Problem | None = None) -> Resp
 async def show_edited(request: PageRequest, problem: Problem) -> Response:
     endpoint, values = await _endpoint(request), _form_values(request)
     return await _detail_page(request, endpoint, _for_page(problem), **values)
-
-
-async def stream_one(request: PageRequest) -> Response:
-    # Checked before the stream starts: browsers reconnect to a broken stream forever.
-    await _endpoint(request)
-    names = ("state", "deliveries")
-    templates = {f"endpoint-{name}": f"settings/webhook_{name}.html" for name in names}
-    return live_fragments(request, templates, _detail_values)
 
 
 async def edit(request: PageRequest) -> Response:
@@ -158,7 +146,8 @@ async def show_list(request: PageRequest, problem: Problem | None = None) -> Res
         "settings/webhooks.html",
         problem=problem and _for_page(problem),
         events=_EVENT_DESCRIPTIONS,
-        **await _list_values(request),
+        endpoints=await list_endpoints(request.db, request.organization),
+        retries=await load_retries(request.db, request.organization_id),
         **_form_values(request),
     )
 
@@ -169,18 +158,18 @@ def _form_values(request: PageRequest) -> dict[str, Any]:
     return {**texts, "selected_events": form.all("events")}
 
 
-async def _list_values(request: PageRequest) -> dict[str, Any]:
-    return {
-        "endpoints": await list_endpoints(request.db, request.organization),
-        "retries": await load_retries(request.db, request.organization_id),
-    }
-
-
 async def _detail_page(
     request: PageRequest, endpoint: Endpoint, problem: Problem | None = None, **values: Any
 ) -> Response:
     event = request.query_param("event")
     sample = sample_event(event if event in TEST_EVENTS else PING)
+    recent = await list_deliveries(
+        request.db,
+        request.organization_id,
+        DeliveryFilter(endpoint_id=endpoint.id),
+        limit=_SHOWN_DELIVERIES,
+    )
+    retries = await load_retries(request.db, request.organization_id)
     template_values: dict[str, Any] = {
         "secret": "",
         "warning": None,
@@ -197,27 +186,12 @@ async def _detail_page(
         sample=sample,
         sample_body=msgspec.json.format(msgspec.json.encode(sample.payload)).decode(),
         sample_events=TEST_EVENTS,
-        **await _detail_values(request, endpoint),
+        endpoint=endpoint,
+        retries=retries.get(endpoint.id),
+        deliveries=recent.deliveries,
         **await load_plots(request, endpoint),
         **template_values,
     )
-
-
-async def _detail_values(request: PageRequest, endpoint: Endpoint | None = None) -> dict[str, Any]:
-    """What changes while the page is open."""
-    endpoint = endpoint or await _endpoint(request)
-    recent = await list_deliveries(
-        request.db,
-        request.organization_id,
-        DeliveryFilter(endpoint_id=endpoint.id),
-        limit=_SHOWN_DELIVERIES,
-    )
-    retries = await load_retries(request.db, request.organization_id)
-    return {
-        "endpoint": endpoint,
-        "retries": retries.get(endpoint.id),
-        "deliveries": recent.deliveries,
-    }
 
 
 def _for_page(problem: Problem) -> Problem:
@@ -256,9 +230,23 @@ def _endpoint_path(endpoint: Endpoint) -> str:
 ROUTES: Routes = [
     PageRoute("GET", PATH, "member", show_list),
     PageRoute("POST", PATH, "admin", add, problem_page=show_list),
-    PageRoute("GET", f"{PATH}/stream", "member", stream_list),
+    PageRoute(
+        "GET",
+        f"{PATH}/stream",
+        "member",
+        live(show_list, "settings/webhook_rows"),
+    ),
     PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
-    PageRoute("GET", f"{PATH}/{{id}}/stream", "member", stream_one),
+    PageRoute(
+        "GET",
+        f"{PATH}/{{id}}/stream",
+        "member",
+        live(
+            show_one,
+            "settings/webhook_state",
+            "settings/webhook_deliveries",
+        ),
+    ),
     PageRoute("POST", f"{PATH}/{{id}}", "admin", edit, problem_page=show_edited),
     PageRoute("POST", f"{PATH}/{{id}}/test", "admin", test, problem_page=show_one),
     PageRoute("POST", f"{PATH}/{{id}}/rotate", "admin", rotate, problem_page=show_one),

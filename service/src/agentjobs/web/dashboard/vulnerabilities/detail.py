@@ -2,8 +2,6 @@
 
 import asyncio
 from itertools import groupby
-from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from markupsafe import Markup
@@ -12,11 +10,11 @@ from starlette.responses import Response
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import FindingView, list_findings
 from agentjobs.advisories.lookup import AffectedPackage, Vulnerability, find_vulnerability
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
-from agentjobs.web.dashboard.vulnerabilities.lines import live_topics, load_lines
+from agentjobs.web.dashboard.vulnerabilities.lines import LIVE_TOPICS, load_lines
 from agentjobs.web.dashboard.vulnerabilities.query import PATH
 from agentjobs_dependencies.advisories.cvss_words import describe_vector
 from agentjobs_dependencies.advisories.texts import REFERENCE_LABELS, AdvisoryText
@@ -68,34 +66,15 @@ async def show(request: PageRequest) -> Response:
     return await request.render(
         "vulnerabilities/detail.html",
         advisory=advisory,
-        **await _affected(request, findings),
-        live=f"{request.settings.public_path}{PATH}/{quote(name, safe='')}/stream",
+        lines=await load_lines(request, findings[:_MAX_FINDINGS]),
+        has_more=len(findings) > _MAX_FINDINGS,
+        advisory_id=findings[0].advisory_id if findings else "",
     )
-
-
-async def stream(request: PageRequest) -> Response:
-    name = _name(request)
-    vulnerability = await find_vulnerability(request.db, name)
-    names = vulnerability.names if vulnerability else frozenset((name,))
-
-    async def parts() -> Parts:
-        values = await _affected(request, await _findings(request, name, names))
-        return {"affected": await request.fragment("vulnerabilities/affected.html", **values)}
-
-    return live_parts(request, live_topics(request), parts)
 
 
 def _name(request: PageRequest) -> str:
     # No advisory has a longer one, and SQLite refuses to search for one.
     return request.path_param("advisory_id").replace("\0", "")[:_MAX_NAME_LENGTH]
-
-
-async def _affected(request: PageRequest, findings: list[FindingView]) -> dict[str, Any]:
-    return {
-        "lines": await load_lines(request, findings[:_MAX_FINDINGS]),
-        "has_more": len(findings) > _MAX_FINDINGS,
-        "advisory_id": findings[0].advisory_id if findings else "",
-    }
 
 
 async def _findings(request: PageRequest, name: str, names: frozenset[str]) -> list[FindingView]:
@@ -161,5 +140,10 @@ def _view_of_finding(finding: FindingView) -> _AdvisoryView:
 
 ROUTES: Routes = [
     PageRoute("GET", f"{PATH}/{{advisory_id}}", "viewer", show),
-    PageRoute("GET", f"{PATH}/{{advisory_id}}/stream", "viewer", stream),
+    PageRoute(
+        "GET",
+        f"{PATH}/{{advisory_id}}/stream",
+        "viewer",
+        live(show, "vulnerabilities/affected", topics=LIVE_TOPICS),
+    ),
 ]

@@ -10,9 +10,10 @@ from agentjobs.advisories.packages import VulnerablePackage
 from agentjobs.jobs.operations.auto_trigger_rows import TriggeredJob, jobs_for_findings
 from agentjobs.jobs.operations.proposed_fixes import ProposingPull, pulls_for_findings
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.webhooks.events import activity_topic
 from agentjobs_dependencies.fixes.fix import can_fix
 
+# What may change lines.
+LIVE_TOPICS = ("findings", "index")
 _ACTIVE = ("queued", "running")
 
 
@@ -92,11 +93,6 @@ class PackageLine(msgspec.Struct, frozen=True):
     @property
     def is_waiting(self) -> bool:
         return any(line.is_waiting for line in self.lines)
-
-
-def live_topics(request: PageRequest) -> tuple[str, ...]:
-    """What may change lines."""
-    return ("findings", "index", activity_topic(request.organization_id))
 
 
 async def load_lines(request: PageRequest, findings: Sequence[FindingView]) -> list[Line]:

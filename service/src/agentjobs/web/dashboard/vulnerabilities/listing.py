@@ -1,7 +1,6 @@
 """/vulnerabilities: vulnerable packages, or findings, of all repositories, most severe first."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from starlette.responses import Response
 
@@ -9,15 +8,15 @@ from agentjobs.advisories.feeds import list_feeds
 from agentjobs.advisories.findings import count_findings, list_findings
 from agentjobs.advisories.lookup import find_vulnerability
 from agentjobs.advisories.packages import list_packages
-from agentjobs.web.dashboard.live import live_fragments
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
 from agentjobs.web.dashboard.vulnerabilities.lines import (
+    LIVE_TOPICS,
     Line,
     PackageLine,
-    live_topics,
     load_lines,
     load_package_lines,
 )
@@ -35,40 +34,17 @@ _PER_PAGE = 50
 
 async def show(request: PageRequest) -> Response:
     query = read_query(request.query_param)
-    page_url = request.settings.public_path + PATH
-    return await request.render(
-        "vulnerabilities/list.html",
-        **await _rows(request),
-        files_options=FILES_OPTIONS,
-        state_options=STATE_OPTIONS,
-        imported_options=IMPORTED_OPTIONS,
-        severity_options=[("", "any"), *((level, format_level(level)) for level in LEVELS[::-1])],
-        groups=[
-            (label, query.address(page_url, group=group, after=""), query.group == group)
-            for group, label in (("", "Packages"), ("advisory", "Advisories"))
-        ],
-        # Only the first page is live.
-        live="" if query.after else query.address(f"{page_url}/stream"),
-    )
-
-
-async def stream(request: PageRequest) -> Response:
-    templates = {"vulnerabilities": "vulnerabilities/rows.html"}
-    return live_fragments(request, templates, _rows, *live_topics(request))
-
-
-async def _rows(request: PageRequest) -> dict[str, Any]:
-    query = read_query(request.query_param)
     repo_choice = await load_repo_choice(request, query.repo)
     page_url = request.settings.public_path + PATH
     repo_id = None if repo_choice.repo is None else repo_choice.repo.id
     counts = await count_findings(request.db, request.organization_id, repo_id=repo_id)
     lines, last = await _lines(request, query, repo_id, is_empty=bool(query.repo and not repo_id))
-    return {
-        "query": query,
-        "lines": lines,
-        "known_advisory": "" if lines or query.after else await _known_advisory(request, query.q),
-        "counts": [
+    return await request.render(
+        "vulnerabilities/list.html",
+        query=query,
+        lines=lines,
+        known_advisory="" if lines or query.after else await _known_advisory(request, query.q),
+        counts=[
             (
                 level,
                 count,
@@ -78,19 +54,27 @@ async def _rows(request: PageRequest) -> dict[str, Any]:
             )
             for level, count in counts.by_severity.items()
         ],
-        "total": counts.total,
-        "fixture_total": counts.fixtures,
-        "decided_total": counts.decided,
-        "decided": query.address(page_url, state="dismissed", q="", severity="", after=""),
-        "fixtures": query.address(page_url, files="fixtures", q="", severity="", after=""),
-        "feeds": feed_state(request.settings, await list_feeds(request.db)),
-        "repo_choice": repo_choice,
-        "has_repos": repo_choice.has_repos,
-        "is_of_repo": repo_id is not None,
-        "is_fixable": repo_id is not None and any(line.is_waiting for line in lines),
-        "next": query.address(page_url, after=last) if last else "",
-        "first": query.address(page_url, after="") if query.after else "",
-    }
+        total=counts.total,
+        fixture_total=counts.fixtures,
+        decided_total=counts.decided,
+        decided=query.address(page_url, state="dismissed", q="", severity="", after=""),
+        fixtures=query.address(page_url, files="fixtures", q="", severity="", after=""),
+        feeds=feed_state(request.settings, await list_feeds(request.db)),
+        repo_choice=repo_choice,
+        has_repos=repo_choice.has_repos,
+        is_of_repo=repo_id is not None,
+        is_fixable=repo_id is not None and any(line.is_waiting for line in lines),
+        next=query.address(page_url, after=last) if last else "",
+        first=query.address(page_url, after="") if query.after else "",
+        files_options=FILES_OPTIONS,
+        state_options=STATE_OPTIONS,
+        imported_options=IMPORTED_OPTIONS,
+        severity_options=[("", "any"), *((level, format_level(level)) for level in LEVELS[::-1])],
+        groups=[
+            (label, query.address(page_url, group=group, after=""), query.group == group)
+            for group, label in (("", "Packages"), ("advisory", "Advisories"))
+        ],
+    )
 
 
 async def _lines(
@@ -121,5 +105,10 @@ async def _known_advisory(request: PageRequest, text: str) -> str:
 
 ROUTES: Routes = [
     PageRoute("GET", PATH, "viewer", show),
-    PageRoute("GET", f"{PATH}/stream", "viewer", stream),
+    PageRoute(
+        "GET",
+        f"{PATH}/stream",
+        "viewer",
+        live(show, "vulnerabilities/rows", topics=LIVE_TOPICS),
+    ),
 ]
