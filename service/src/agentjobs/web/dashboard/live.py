@@ -1,11 +1,9 @@
 """Live pages: sends the parts of a page that changed as server-sent events."""
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
-from markupsafe import Markup
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -110,8 +108,7 @@ def live_parts(
                 parts = await render()
                 for element, html in parts.items():
                     if shown.get(element) != html:
-                        part = {"id": element, "html": html, "digest": _digest(html)}
-                        await emit(event("part", part))
+                        await emit(event("part", {"id": element, "html": html}))
                 shown.update(parts)
                 if is_over():
                     await emit(event("end", None))
@@ -142,18 +139,6 @@ def live(show: PageHandler, *parts: str, topics: tuple[str, ...] = ()) -> PageHa
         return live_parts(request, (*topics, activity_topic(request.organization_id)), render)
 
     return stream
-
-
-def with_digests(parts: Parts) -> dict[str, dict[str, Markup | str]]:
-    """Template values: each part's HTML, and its digest for the script to compare."""
-    return {
-        element: {"html": Markup(html), "digest": _digest(html)}  # noqa: S704 - rendered with autoescape
-        for element, html in parts.items()
-    }
-
-
-def _digest(html: str) -> str:
-    return hashlib.sha256(html.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 async def until_signed_out(request: PageRequest) -> None:

@@ -20,7 +20,7 @@ from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.jobs.phase_bars import run_bars
 from agentjobs.web.dashboard.jobs.reasons import error_text, find_failed_build, queue_reason_text
 from agentjobs.web.dashboard.jobs.steps import load_page, step_parts
-from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
+from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.markdown import render_present
@@ -58,7 +58,7 @@ async def show(request: PageRequest, problem: Problem | None = None, prompt: str
         "jobs/detail.html",
         problem=problem,
         **values,
-        parts=with_digests(await _parts(request, values, prompt)),
+        prompt=prompt,
         # A live update must not replace what the user typed.
         live=problem is None and not _is_settled(values),
         views=_VIEWS,
@@ -72,7 +72,7 @@ async def _view_values(request: PageRequest, job: JobView) -> dict[str, Any]:
         return {"view": view, "log": await log_tail(request.db, job.job_id, request.zone)}
     page = await load_page(request, job.job_id)
     parts = await step_parts(request, job.job_id, page, job.status)
-    return {"view": view, "steps": page, "step_parts": with_digests(parts)}
+    return {"view": view, "steps": page, "step_parts": parts}
 
 
 def _view(request: PageRequest) -> str:
@@ -93,9 +93,9 @@ async def stream(request: PageRequest) -> Response:
     return live_parts(request, topics, parts, is_over=lambda: state["settled"])
 
 
-async def _parts(request: PageRequest, values: dict[str, Any], prompt: str = "") -> Parts:
+async def _parts(request: PageRequest, values: dict[str, Any]) -> Parts:
     return {
-        f"job-{name}": await request.fragment(f"jobs/{name}.html", prompt=prompt, **values)
+        f"job-{name}": await request.fragment(f"jobs/{name}.html", prompt="", **values)
         for name in _PARTS
     }
 

@@ -14,7 +14,7 @@ from agentjobs.environments.status import EnvironmentStatus, can_build, with_bui
 from agentjobs.repos.environment_text import format_environment
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.jobs.log import newest_lines
-from agentjobs.web.dashboard.live import Parts, live_parts, with_digests
+from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.repos.detail import repo_page_route
@@ -36,7 +36,6 @@ async def load_values(request: PageRequest, repo: RepoView) -> dict[str, Any]:
     return {
         **values,
         "effective_text": format_environment(effective.definition) if has_text else "",
-        "parts": with_digests(await _render_parts(request, values)),
     }
 
 

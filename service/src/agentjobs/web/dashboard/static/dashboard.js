@@ -85,9 +85,9 @@ const addressOf = (element) =>
 
 // Replaces a part of the page with the server's update. An unchanged part stays untouched, so that
 // focus and selection survive.
-const swap = ({ id, html, digest }) => {
+const swap = ({ id, html }) => {
   const element = document.getElementById(id);
-  if (!element || element.dataset.digest === digest) return;
+  if (!element) return;
   const replacement = element.cloneNode(false);
   replacement.innerHTML = html;
   // Details that the viewer opened stay open, and selected rows stay selected.
@@ -100,9 +100,7 @@ const swap = ({ id, html, digest }) => {
   }
   prepare(replacement);
   tick(element);
-  const isEqual = replacement.isEqualNode(element);
-  element.dataset.digest = digest;
-  if (isEqual) return;
+  if (replacement.isEqualNode(element)) return;
   const focused = element.contains(document.activeElement) ? addressOf(document.activeElement) : "";
   element.replaceChildren(...replacement.childNodes);
   if (focused) element.querySelector(focused)?.focus({ preventScroll: true });
