@@ -130,14 +130,13 @@ async def rotate_key(
         in_memory = SealingKeys([key.hex() for key in keys.values()], file.path)
         work = _Resealing(db, in_memory, key_id.hex(), kinds, on_progress)
         others = tuple(other.hex() for other in keys if other != key_id)
-        if not await work.run():
-            return work.result(others, is_complete=False)
-        await sleep(SETTLE_SECONDS)
-        if not await work.run():
-            return work.result(others, is_complete=False)
+        for seconds in (SETTLE_SECONDS, 0):
+            if not await work.run():
+                return work.result(others, is_complete=False)
+            await sleep(seconds)
         file.replace({key_id: keys[key_id]})
         await work.run()
-        await db.transact(_write_audit, audit.entry(_ACTION, key_id.hex(), previous=list(others)))
+        await _write_audit(db, key_id.hex(), others)
         _state_path(file).unlink(missing_ok=True)
         return work.result(others, is_complete=True)
 
@@ -200,9 +199,10 @@ async def _replace(
         await kind.replace(tx, value, sealed)
 
 
-async def _write_audit(tx: Transaction, entry: audit.Entry) -> None:
+@audit.in_transaction
+async def _write_audit(tx: Transaction, key_id: str, previous: Sequence[str]) -> None:
     for row in await tx.fetch_all("SELECT id FROM organizations ORDER BY id"):
-        await audit.write(tx, row["id"], entry)
+        await audit.record(tx, row["id"], _ACTION, key_id, previous=previous)
 
 
 async def _reseal_with_configured_keys(
@@ -216,7 +216,7 @@ async def _reseal_with_configured_keys(
     is_complete = await work.run()
     result = work.result(others, is_complete=is_complete)
     if is_complete and any(result.resealed.values()):
-        await db.transact(_write_audit, audit.entry(_ACTION, key_id, previous=list(others)))
+        await _write_audit(db, key_id, others)
     return result
 
 

@@ -9,13 +9,14 @@ from agentjobs.jobs.model import JobView
 from agentjobs.jobs.operations.cancel import cancel_job
 from agentjobs.jobs.operations.retry import retry_job
 from agentjobs.jobs.views import listing
-from agentjobs.jobs.views.detail_queries import event_deliveries, load_details
+from agentjobs.jobs.views.detail_queries import load_details
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import JobPage, list_lines
 from agentjobs.jobs.views.queries import list_jobs
 from agentjobs.organizations.audit import Actor, AuditFilter, acting_as, list_entries
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.identifiers import first_id_at, new_id
 from agentjobs_runtime.problems import Problem
@@ -323,13 +324,14 @@ async def test_the_events_of_a_job_have_their_deliveries_with_the_last_response(
     await harness.db.transact(_insert_endpoint, endpoint_id, caller.organization_id)
     job_id = await harness.job(caller)
     await harness.db.transact(_insert_attempts, job_id)
-    (event,) = await event_deliveries(harness.db, caller.organization_id, job_id)
-    (delivery,) = event.deliveries
-    assert (event.event, event.sequence) == ("job.queued", 1)
+    of_job = DeliveryFilter(job_id=job_id)
+    (delivery,) = (await list_deliveries(harness.db, caller.organization_id, of_job)).deliveries
+    assert (delivery.event, delivery.sequence) == ("job.queued", 1)
     assert (delivery.endpoint_id, delivery.url) == (endpoint_id, "https://hooks.example")
-    assert (delivery.status, delivery.status_code, delivery.error_class) == ("pending", 200, None)
+    last = delivery.attempts[-1]
+    assert (delivery.status, last.status_code, last.error_class) == ("pending", 200, None)
     assert delivery.next_attempt_at is not None
-    assert await event_deliveries(harness.db, evil.organization_id, job_id) == []
+    assert (await list_deliveries(harness.db, evil.organization_id, of_job)).deliveries == []
 
 
 async def _insert_endpoint(tx: Transaction, endpoint_id: str, organization_id: str) -> None:

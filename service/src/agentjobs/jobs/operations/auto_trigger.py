@@ -17,7 +17,7 @@ from agentjobs.advisories.findings import FindingView, findings_of_repo
 from agentjobs.advisories.scans import schedule_rescan
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.model import ConfigOverride, CreateJobRequest
-from agentjobs.jobs.operations.auto_trigger_rows import FixKey, insert_triggers
+from agentjobs.jobs.operations.auto_trigger_rows import FixKey, fix_key, insert_triggers
 from agentjobs.jobs.operations.open_pulls import (
     PROPOSED_SECONDS,
     OpenPullReader,
@@ -246,10 +246,7 @@ async def _triggered_before(db: Database, repo_id: str) -> dict[FixKey, str | No
         " LEFT JOIN jobs j ON j.id = t.job_id WHERE t.repo_id = :repo_id",
         repo_id=repo_id,
     )
-    return {
-        (row["manifest"], row["ecosystem"], row["name"], row["fix_version"]): row["status"]
-        for row in rows
-    }
+    return {fix_key(row): row["status"] for row in rows}
 
 
 async def _trigger(

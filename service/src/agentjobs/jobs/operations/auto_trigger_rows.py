@@ -6,7 +6,7 @@ import msgspec
 
 from agentjobs.advisories.findings import FindingView
 from agentjobs.jobs.states import JobStatus
-from agentjobs.store.database import Database, Row, Transaction
+from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs.store.in_transaction import in_transaction
 from agentjobs_runtime.clock import now_ms
 
@@ -27,32 +27,40 @@ async def jobs_for_findings(
     db: Database, findings: Sequence[FindingView]
 ) -> dict[str, TriggeredJob]:
     """Loads jobs by the finding's ID, without findings whose job does not exist or was pruned."""
-    fixable = [finding for finding in findings if finding.fix_version is not None]
-    if not fixable:
+    rows = await rows_for_findings(
+        db,
+        "SELECT t.repo_id, t.manifest, t.ecosystem, t.name, t.fix_version, j.id AS job_id,"
+        " j.status, j.pr_url, j.pr_number, p.state AS pr_state"
+        " FROM auto_triggers t JOIN jobs j ON j.id = t.job_id"
+        " LEFT JOIN pulls p ON p.repo_id = t.repo_id AND p.number = j.pr_number",
+        findings,
+    )
+    return {finding_id: to_struct(row, TriggeredJob) for finding_id, row in rows.items()}
+
+
+async def rows_for_findings(
+    db: Database, statement: str, findings: Sequence[FindingView]
+) -> dict[str, Row]:
+    """The rows of a table `t` of fixes by the finding's ID, without findings that have none."""
+    keys = {
+        finding.id: (f.repo_id, f.manifest, f.ecosystem, f.name, f.fix_version)
+        for finding in findings
+        if (f := finding).fix_version is not None
+    }
+    if not keys:
         return {}
     rows = await db.fetch_all(
-        "SELECT t.repo_id, t.manifest, t.ecosystem, t.name, t.fix_version, j.id, j.status,"
-        " j.pr_url, j.pr_number, p.state AS pr_state"
-        " FROM auto_triggers t JOIN jobs j ON j.id = t.job_id"
-        " LEFT JOIN pulls p ON p.repo_id = t.repo_id AND p.number = j.pr_number"
-        " WHERE t.repo_id IN (SELECT value FROM each(:repo_ids))"
+        f"{statement} WHERE t.repo_id IN (SELECT value FROM each(:repo_ids))"
         " AND t.name IN (SELECT value FROM each(:names))",
-        repo_ids=sorted({finding.repo_id for finding in fixable}),
-        names=sorted({finding.name for finding in fixable}),
+        repo_ids=sorted({key[0] for key in keys.values()}),
+        names=sorted({key[3] for key in keys.values()}),
     )
-    by_fix = {
-        (row["repo_id"], row["manifest"], row["ecosystem"], row["name"], row["fix_version"]): row
-        for row in rows
-    }
-    jobs = {}
-    for finding in fixable:
-        fix = (finding.manifest, finding.ecosystem, finding.name, finding.fix_version)
-        row = by_fix.get((finding.repo_id, *fix))
-        if row is not None:
-            jobs[finding.id] = TriggeredJob(
-                row["id"], row["status"], row["pr_url"], row["pr_number"], row["pr_state"]
-            )
-    return jobs
+    by_key = {(row["repo_id"], *fix_key(row)): row for row in rows}
+    return {finding_id: by_key[key] for finding_id, key in keys.items() if key in by_key}
+
+
+def fix_key(row: Row) -> FixKey:
+    return row["manifest"], row["ecosystem"], row["name"], row["fix_version"]
 
 
 async def insert_triggers(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from agentjobs.advisories.findings import FindingView
-from agentjobs.jobs.operations.auto_trigger_rows import FixKey
+from agentjobs.jobs.operations.auto_trigger_rows import FixKey, fix_key, rows_for_findings
 from agentjobs.store.database import Database, Row, Transaction
 
 
@@ -43,32 +43,16 @@ async def load_proposed_fixes(db: Database, repo_id: str) -> dict[FixKey, Propos
     rows = await db.fetch_all(
         "SELECT * FROM proposed_fixes WHERE repo_id = :repo_id", repo_id=repo_id
     )
-    return {_key(row): ProposingPull(row["pull_number"], row["pull_url"]) for row in rows}
+    return {fix_key(row): _pull(row) for row in rows}
 
 
 async def pulls_for_findings(
     db: Database, findings: Sequence[FindingView]
 ) -> dict[str, ProposingPull]:
     """By the finding's identifier."""
-    if not findings:
-        return {}
-    rows = await db.fetch_all(
-        "SELECT * FROM proposed_fixes WHERE repo_id IN (SELECT value FROM each(:repo_ids))"
-        " AND name IN (SELECT value FROM each(:names))",
-        repo_ids=sorted({finding.repo_id for finding in findings}),
-        names=sorted({finding.name for finding in findings}),
-    )
-    pulls = {
-        (row["repo_id"], *_key(row)): ProposingPull(row["pull_number"], row["pull_url"])
-        for row in rows
-    }
-    keys = {
-        finding.id: (f.repo_id, f.manifest, f.ecosystem, f.name, f.fix_version)
-        for finding in findings
-        if (f := finding).fix_version is not None
-    }
-    return {finding_id: pulls[key] for finding_id, key in keys.items() if key in pulls}
+    rows = await rows_for_findings(db, "SELECT t.* FROM proposed_fixes t", findings)
+    return {finding_id: _pull(row) for finding_id, row in rows.items()}
 
 
-def _key(row: Row) -> FixKey:
-    return row["manifest"], row["ecosystem"], row["name"], row["fix_version"]
+def _pull(row: Row) -> ProposingPull:
+    return ProposingPull(row["pull_number"], row["pull_url"])

@@ -57,7 +57,8 @@ async def list_worker_views(db: Database, settings: Settings) -> list[WorkerView
     odd = {
         configuration.id for configuration in odd_configurations(await running_configurations(db))
     }
-    rows, now = await db.transact(_read)
+    rows = await db.fetch_all(f"{_SELECT} ORDER BY w.hostname, w.id")
+    now = await db.clock_ms()
     return [_view(row, now, settings, odd) for row in rows]
 
 
@@ -99,10 +100,6 @@ async def remove_worker(db: Database, settings: Settings, name: str) -> tuple[Wo
             " itself.",
         )
     return worker, len(await _remove(db, worker, settings))
-
-
-async def _read(tx: Transaction) -> tuple[list[Row], int]:
-    return await tx.fetch_all(f"{_SELECT} ORDER BY w.hostname, w.id"), await tx.clock_ms()
 
 
 @audit.in_transaction

@@ -1,4 +1,4 @@
-"""What a job's page shows beyond the API's view: request, commits, follow-ups, deliveries."""
+"""What a job's page shows beyond the API's view: request, commits, follow-ups."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ import msgspec
 
 from agentjobs.jobs.lookup import job_not_found
 from agentjobs.jobs.queue.context import JobsContext
-from agentjobs.store.database import Database, Row, to_struct
-from agentjobs.webhooks.model import DeliveryStatus, ErrorClass
+from agentjobs.store.database import Row, to_struct
 
 _DETAILS = (
     "SELECT d.job_id IS NOT NULL AS has_diff, d.additions, d.deletions, d.files, d.is_truncated,"
@@ -22,21 +21,6 @@ _DETAILS = (
     " FROM jobs j JOIN repos r ON r.id = j.repo_id LEFT JOIN job_diffs d ON d.job_id = j.id"
     " LEFT JOIN pulls p ON p.repo_id = j.repo_id AND p.number = j.pr_number"
     " WHERE j.id = :job_id AND j.organization_id = :organization_id"
-)
-# An attempt has the fence of its claim as its identifier, which grows.
-_LAST_ATTEMPT = (
-    "(SELECT MAX(a.id) FROM delivery_attempts a WHERE a.delivery_id = d.id) AS last_attempt"
-)
-_EVENTS = (
-    "SELECT v.id, v.event, v.sequence, v.created_at, d.id AS delivery_id, d.endpoint_id, e.url,"
-    " d.status, d.attempts, d.due_at, a.status_code, a.error_class"
-    " FROM jobs j JOIN events v ON v.job_id = j.id"
-    f" LEFT JOIN (SELECT d.*, {_LAST_ATTEMPT} FROM deliveries d WHERE d.job_id = :job_id) AS d"
-    "  ON d.sequence = v.sequence"
-    " LEFT JOIN webhook_endpoints e ON e.id = d.endpoint_id"
-    " LEFT JOIN delivery_attempts a ON a.delivery_id = d.id AND a.id = d.last_attempt"
-    " WHERE j.id = :job_id AND j.organization_id = :organization_id"
-    " ORDER BY v.sequence, d.id"
 )
 
 
@@ -89,28 +73,6 @@ class JobDetails(msgspec.Struct, frozen=True, kw_only=True):
     completed_at: int | None
 
 
-class DeliveryLine(msgspec.Struct, frozen=True, kw_only=True):
-    """`status_code` and `error_class` are those of the last attempt."""
-
-    id: str
-    endpoint_id: str
-    url: str
-    status: DeliveryStatus
-    attempts: int
-    status_code: int | None
-    error_class: ErrorClass | None
-    # None once no attempt follows.
-    next_attempt_at: int | None
-
-
-class EventLine(msgspec.Struct, frozen=True, kw_only=True):
-    id: str
-    event: str
-    sequence: int
-    created_at: int
-    deliveries: list[DeliveryLine]
-
-
 async def load_details(context: JobsContext, organization_id: str, job_id: str) -> JobDetails:
     row = await context.db.fetch_one(_DETAILS, job_id=job_id, organization_id=organization_id)
     if row is None:
@@ -139,23 +101,3 @@ def _pull(row: Row) -> PullSummary | None:
     if row["pull_title"] is None:
         return None
     return PullSummary(row["pull_title"], row["pull_body"], bool(row["is_draft"]))
-
-
-async def event_deliveries(db: Database, organization_id: str, job_id: str) -> list[EventLine]:
-    """Lists events in order; empty for a job that does not exist."""
-    events: dict[int, EventLine] = {}
-    for row in await db.fetch_all(_EVENTS, job_id=job_id, organization_id=organization_id):
-        event = events.setdefault(row["sequence"], to_struct(row, EventLine, deliveries=[]))
-        if row["delivery_id"] is not None:
-            event.deliveries.append(_delivery(row))
-    return list(events.values())
-
-
-def _delivery(row: Row) -> DeliveryLine:
-    return to_struct(
-        row,
-        DeliveryLine,
-        id=row["delivery_id"],
-        url=row["url"] or "",
-        next_attempt_at=row["due_at"] if row["status"] == "pending" else None,
-    )

@@ -11,8 +11,8 @@ from agentjobs.jobs.operations.cancel import cancel_job
 from agentjobs.jobs.operations.follow_up import active_job_on
 from agentjobs.jobs.results.artifacts import list_artifacts
 from agentjobs.jobs.states import COMPLETED, FINAL
-from agentjobs.jobs.views.detail_queries import JobDetails, event_deliveries, load_details
-from agentjobs.jobs.views.queries import get_job
+from agentjobs.jobs.views.detail_queries import JobDetails, load_details
+from agentjobs.jobs.views.queries import get_job, list_events
 from agentjobs.jobs.views.titles import agent_on_repo, choose_title
 from agentjobs.web.dashboard.jobs.changes import find_commit_range
 from agentjobs.web.dashboard.jobs.log import log_tail
@@ -25,10 +25,13 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.markdown import render_present
 from agentjobs.webhooks.events import activity_topic
+from agentjobs.webhooks.log import DeliveryFilter, list_deliveries
 from agentjobs_runtime.agents.artifacts import IMAGES
 from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.identifiers import creation_time_ms
 from agentjobs_runtime.problems import Problem
 
+_MAX_DELIVERIES = 1_000
 # The views of what the agent did, each with its own template; the first is the default.
 _VIEWS = {"log": "Log", "steps": "Steps"}
 # Each part has its own template.
@@ -126,7 +129,7 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
         "job": job,
         "now": now_ms(),
         "details": details,
-        "events": await event_deliveries(request.db, request.organization_id, job_id),
+        "events": await _load_events(request, job_id),
         "is_final": job.status in FINAL,
         "no_follow_up_reason": await _no_follow_up_reason(request, job, details),
         "settings_json": msgspec.json.format(msgspec.json.encode(override)).decode(),
@@ -144,6 +147,25 @@ async def _load_values(request: PageRequest, job_id: str) -> dict[str, Any]:
         "artifacts": await list_artifacts(request.db, request.organization_id, job_id),
         "image_types": IMAGES,
     }
+
+
+async def _load_events(request: PageRequest, job_id: str) -> list[dict[str, Any]]:
+    """The events of the job in order, with their deliveries."""
+    events = await list_events(request.db, request.organization_id, job_id)
+    of_job = DeliveryFilter(job_id=job_id)
+    page = await list_deliveries(request.db, request.organization_id, of_job, limit=_MAX_DELIVERIES)
+    return [
+        {
+            "event": event.event,
+            "created_at": creation_time_ms(event.id),
+            "deliveries": [
+                delivery
+                for delivery in reversed(page.deliveries)
+                if delivery.sequence == event.sequence
+            ],
+        }
+        for event in events
+    ]
 
 
 def _report(job: JobView, html: Markup | None) -> Report | None:
@@ -176,7 +198,7 @@ async def _no_follow_up_reason(
 
 def _is_settled(values: dict[str, Any]) -> bool:
     """Whether nothing will change again. Deliveries continue after the job has finished."""
-    deliveries = (delivery for line in values["events"] for delivery in line.deliveries)
+    deliveries = (delivery for line in values["events"] for delivery in line["deliveries"])
     return values["is_final"] and all(delivery.status != "pending" for delivery in deliveries)
 
 
