@@ -21,7 +21,6 @@ from agentjobs.local_git.patch import (
 from agentjobs.local_git.unified_diff import cut_diff
 
 MAX_SHOWN_DIFF_BYTES = 2 * 1024 * 1024
-MAX_PATCH_BYTES = 64 * 1024 * 1024
 
 _LISTING_BYTES = 8 * 1024 * 1024
 _PAGE_SECONDS = 5.0
@@ -71,20 +70,6 @@ async def file_diff_between(
         git_dir, ends, _ONE_FILE, max_bytes, "--", *(os.fsdecode(name) for name in names)
     )
     return next((file for file in diff.files if file.path == path), None)
-
-
-async def patch_between(
-    git_dir: Path, base: str, head: str, *, max_bytes: int = MAX_PATCH_BYTES
-) -> str:
-    """The diff as a patch, for a terminal."""
-    start = await merge_base(git_dir, base, head)
-    output, complete = await read_up_to(max_bytes, git_dir, *_PATCH, start, head)
-    text = output.decode("utf-8", "replace")
-    return (
-        text
-        if complete
-        else f"{text}\n… the rest of this diff is omitted because it is too large\n"
-    )
 
 
 async def read_unified(

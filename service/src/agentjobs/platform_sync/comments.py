@@ -13,7 +13,7 @@ from agentjobs.jobs.operations.idempotency import IdempotencyClaim
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.organizations.authentication import Caller
 from agentjobs.platform_sync.claims import PlatformRepo
-from agentjobs.platform_sync.refusals import Refusals
+from agentjobs.platform_sync.refusals import tell_refusal
 from agentjobs.platforms.protocol import Comment, Platform, PlatformError
 from agentjobs.platforms.text import OWN_MARK
 from agentjobs_runtime.problems import Problem
@@ -43,7 +43,6 @@ async def handle_comment(
     repo: PlatformRepo,
     number: int,
     comment: Comment,
-    refusals: Refusals,
 ) -> str | None:
     """Start the follow-up that a new comment on a pull request requests, once, and reply.
 
@@ -66,7 +65,7 @@ async def handle_comment(
     if refusal is not None:
         fields = {"repo_id": repo.id, "comment": comment.url, "reason": note or refusal}
         _log.info("a comment starts no follow-up", extra={"fields": fields})
-        await refusals.tell(
+        await tell_refusal(
             platform, repo.address, number, comment.author, refusal, own_login=repo.account or ""
         )
         return note

@@ -15,7 +15,6 @@ from agentjobs.jobs.review import request_review
 from agentjobs.platform_sync.branches import record_ended_pull
 from agentjobs.platform_sync.claims import DueSync, PlatformRepo
 from agentjobs.platform_sync.comments import CommentDeferred, handle_comment
-from agentjobs.platform_sync.refusals import Refusals
 from agentjobs.platforms.http.traffic import PollsPaused
 from agentjobs.platforms.protocol import Comment, CommentKind, Platform, PlatformError, RemotePull
 from agentjobs.platforms.text import MAX_TITLE_CHARACTERS, one_line
@@ -68,7 +67,6 @@ class PullSync:
 
     context: JobsContext
     attempts: dict[_CommentKey, float] = field(default_factory=dict)
-    refusals: Refusals = field(default_factory=Refusals)
 
     async def sync(
         self, due: DueSync, repo: PlatformRepo, platform: Platform, *, is_repo_present: bool
@@ -182,9 +180,7 @@ class PullSync:
     async def _handle(self, run: _Run, key: _CommentKey, comment: Comment) -> bool:
         """False if it should be tried again."""
         try:
-            note = await handle_comment(
-                self.context, run.platform, run.repo, key[1], comment, self.refusals
-            )
+            note = await handle_comment(self.context, run.platform, run.repo, key[1], comment)
         except CommentDeferred:
             return False
         except StoreError:

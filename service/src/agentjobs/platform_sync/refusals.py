@@ -12,43 +12,24 @@ from agentjobs.platforms.text import OWN_MARK
 
 # On a public repository anybody can comment, and must not make the service write without limit.
 MAX_REFUSALS = 10
-_MAX_REMEMBERED = 10_000
 _MARK = re.compile(r"<!-- agentjobs:refused ([0-9a-f]{16}) -->")
 _MENTIONABLE = re.compile(r"[\w.-]+(\[bot\])?", re.ASCII)
 
 
-class Refusals:
-    """One per process, which remembers whom it need not tell, to save requests."""
+async def tell_refusal(
+    platform: Platform, repo: RepoAddress, number: int, author: str, reason: str, *, own_login: str
+) -> None:
+    """Reply as `own_login` with the reason, unless it was already given to the author.
 
-    def __init__(self) -> None:
-        # By pull request, the authors notified; None once nobody else will be.
-        self._notified: dict[tuple[str, int], set[str] | None] = {}
-
-    async def tell(
-        self,
-        platform: Platform,
-        repo: RepoAddress,
-        number: int,
-        author: str,
-        reason: str,
-        *,
-        own_login: str,
-    ) -> None:
-        """Reply as `own_login` with the reason, unless it was already given to the
-        author. Raises PlatformError."""
-        key, person = (repo.repo_id, number), _digest(author)
-        known = self._notified.get(key, set())
-        if not author or known is None or person in known:
-            return
-        notified = await _read_notified(platform, repo, number, own_login)
-        if notified is not None and person not in notified:
-            mention = f"@{author}: " if _MENTIONABLE.fullmatch(author) else ""
-            mark = f"<!-- agentjobs:refused {person} -->"
-            await platform.comment(repo, number, f"{OWN_MARK}\n{mark}\n{mention}{reason}")
-            notified.add(person)
-        if len(self._notified) >= _MAX_REMEMBERED:
-            self._notified.clear()
-        self._notified[key] = notified
+    Raises PlatformError.
+    """
+    if not author:
+        return
+    notified, person = await _read_notified(platform, repo, number, own_login), _digest(author)
+    if notified is not None and person not in notified:
+        mention = f"@{author}: " if _MENTIONABLE.fullmatch(author) else ""
+        mark = f"<!-- agentjobs:refused {person} -->"
+        await platform.comment(repo, number, f"{OWN_MARK}\n{mark}\n{mention}{reason}")
 
 
 async def _read_notified(

@@ -56,7 +56,8 @@ class RepositoryHooks:
     async def delete(self, repo: RepoAddress, hook_id: str) -> None:
         """A webhook that no longer exists is no error."""
         try:
-            await self._api_for(repo).delete(f"{self.path(repo)}{build_path(hook_id)}")
+            path = f"{self.path(repo)}{build_path(hook_id)}"
+            await self._api_for(repo).request("DELETE", path)
         except PlatformError as error:
             if error.fault != "gone":
                 raise

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs.local_git.diffs import diff_between, patch_between
+from agentjobs.local_git.diffs import diff_between, read_unified
 from agentjobs.local_git.history import Commit, commits_between
 from agentjobs.local_git.patch import Diff
 from agentjobs.local_git.repositories import present_path
@@ -12,6 +12,8 @@ from agentjobs.pulls.pulls import Pull
 from agentjobs_runtime.git.process import git
 from agentjobs_runtime.git.refs import HEADS, has_commit, resolve
 from agentjobs_runtime.problems import Problem
+
+_MAX_PATCH_BYTES = 64 * 1024 * 1024
 
 
 class Tips(msgspec.Struct, frozen=True):
@@ -42,7 +44,11 @@ async def load_patch(root: Path, pull: Pull) -> str:
     """The diff as a patch, for a terminal."""
     git_dir = present_path(root, pull.repo_id)
     tips = await find_tips(git_dir, pull)
-    return await patch_between(git_dir, tips.base, tips.head)
+    patch, is_complete = await read_unified(
+        git_dir, tips.base, tips.head, max_bytes=_MAX_PATCH_BYTES
+    )
+    end = "" if is_complete else "\n… the rest of this diff is omitted because it is too large\n"
+    return patch.decode("utf-8", "replace") + end
 
 
 async def find_tips(git_dir: Path, pull: Pull) -> Tips:

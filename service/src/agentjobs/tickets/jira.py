@@ -7,7 +7,7 @@ Both return texts in Jira's own markup in version 2 of the API.
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -25,6 +25,9 @@ _REST = "/rest/api/2"
 _FIELDS = "summary,description,labels"
 _MAX_LINK_TITLE = 255
 _MAX_NAME = 100
+
+
+Shape = TypeVar("Shape")
 
 
 class _Fields(msgspec.Struct):
@@ -84,7 +87,7 @@ class JiraTracker:
 
     async def check(self) -> str:
         """The name of the token's account. Raises PlatformError."""
-        user = self._api.convert(await self._get("/myself"), _User)
+        user = await self._get(_User, "/myself")
         name = user.emailAddress or user.name or user.displayName or ""
         return one_line(name, _MAX_NAME) or "an unnamed account"
 
@@ -93,14 +96,16 @@ class JiraTracker:
         if key is None:
             return None
         try:
-            issue = await self._get(f"/issue/{key}", needs="Browse projects", fields=_FIELDS)
+            issue = await self._get(
+                _Issue, f"/issue/{key}", needs="Browse projects", fields=_FIELDS
+            )
         except PlatformError as error:
             if error.fault != "gone":
                 raise
             # Jira treats an invalid credential as anonymous, which sees nothing.
             await self.check()
             return None
-        return await self._ticket(self._api.convert(issue, _Issue))
+        return await self._ticket(issue)
 
     async def link_back(self, ticket: Ticket, link: ResultLink) -> None:
         """Add a remote link to the issue; one of the same job is replaced."""
@@ -141,12 +146,12 @@ class JiraTracker:
         """The web address, which differs from the API host for tokens with scopes."""
         if urlsplit(self._url).hostname != GATEWAY_HOST:
             return self._url
-        server = self._api.convert(await self._get("/serverInfo"), _Server)
+        server = await self._get(_Server, "/serverInfo")
         return server.baseUrl.rstrip("/")
 
-    async def _get(self, path: str, *, needs: str = "", **query: str) -> Any:
+    async def _get(self, shape: type[Shape], path: str, *, needs: str = "", **query: str) -> Shape:
         try:
-            return await self._api.get(f"{_REST}{path}", needs=needs, **query)
+            return await self._api.get_as(shape, f"{_REST}{path}", needs=needs, **query)
         except ApiError as error:
             raise self._explain(error) from None
 

@@ -167,7 +167,7 @@ async def test_a_wrong_token_is_another_error_than_a_missing_ticket(
         ),
         (Fault(status=200, raw=b'{"key": "../../x", "fields": {}}'), "unusable", "invalid key"),
         (Fault(status=200, raw=b'{"key": 7}'), "unusable", "unexpected response"),
-        (Fault(status=200, raw=b"[" * 100_000), "unusable", "web page"),
+        (Fault(status=200, raw=b"[" * 100_000), "unusable", "unexpected response"),
     ],
     ids=str,
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import aiohttp
 from yarl import URL
 
-from agentjobs.advisories.registries.request import RegistryUnreachable, fetch
+from agentjobs.advisories.registries.request import RegistryResponse, RegistryUnreachable, fetch
 from agentjobs_dependencies.registries.all_registries import REGISTRY_APIS, parse_response
 from agentjobs_dependencies.registries.api import InvalidPackageName
 from agentjobs_dependencies.registries.maven import MAVEN, pom_path
@@ -79,31 +79,19 @@ class Registry:
             return None
         try:
             path = api.version_path_for(name, version)
-            url = URL(self._settings.registry_url(ecosystem) + path, encoded=True)
-            async with self._slots:
-                response = await fetch(self._session, url, api.accept, _MAX_VERSION_BYTES)
+            response = await self._get(ecosystem, path, api.accept, _MAX_VERSION_BYTES)
             return None if response is None else api.read_time(response.body)
-        except (InvalidPackageName, RegistryUnreachable, InvalidResponse) as error:
-            logger.warning("registry request failed: %s %s: %s", name, version, error)
+        except (InvalidPackageName, InvalidResponse, RegistryUnavailable):
             return None
 
     async def fetch_pom(self, coordinate: str) -> bytes | None:
         """A published pom of Maven; None if the registry lacks it or cannot be asked."""
-        health = self._health["Maven"]
         try:
             path = pom_path(coordinate)
-            url = URL(self._settings.registry_url("Maven") + path, encoded=True)
-            async with self._slots:
-                health.check_available(self._now())
-                response = await fetch(self._session, url, MAVEN.accept, _MAX_POM_BYTES)
-            health.failures = 0
-            return None if response is None else bytes(response.body)
-        except RegistryUnreachable as error:
-            health.fail(self._now(), str(error))
-            logger.warning("registry request failed: %s: %s", coordinate, error)
-        except (InvalidPackageName, InvalidResponse, RegistryUnavailable) as error:
-            logger.warning("registry request failed: %s: %s", coordinate, error)
-        return None
+            response = await self._get("Maven", path, MAVEN.accept, _MAX_POM_BYTES)
+        except (InvalidPackageName, RegistryUnavailable):
+            return None
+        return None if response is None else bytes(response.body)
 
     async def close(self) -> None:
         """Cancel all requests."""
@@ -122,28 +110,47 @@ class Registry:
         api = REGISTRY_APIS.get(ecosystem)
         if api is None:
             raise RegistryUnavailable(f"{ecosystem} is not one of: {', '.join(REGISTRY_APIS)}")
-        health = self._health[ecosystem]
-        registry_url = self._settings.registry_url(ecosystem)
         try:
-            url = URL(registry_url + api.path_for(name), encoded=True)
-            async with self._slots:
-                health.check_available(self._now())
-                response = await fetch(self._session, url, api.accept, api.max_bytes)
-                health.failures = 0
-                if response is None:
-                    return Published()
-                # Parsing megabytes would block the event loop.
-                return await asyncio.to_thread(
-                    parse_response, ecosystem, name, response.content_type, response.body
-                )
+            path = api.path_for(name)
         except InvalidPackageName as error:
             raise RegistryUnavailable(str(error)) from None
-        except (RegistryUnreachable, InvalidResponse) as error:
-            message = _error_message(ecosystem, str(url), str(error))
-            logger.warning("registry request failed: %s", message)
-            if isinstance(error, RegistryUnreachable):
-                health.fail(self._now(), message)
-            raise RegistryUnavailable(message) from None
+        response = await self._get(ecosystem, path, api.accept, api.max_bytes)
+        if response is None:
+            return Published()
+        try:
+            # Parsing megabytes would block the event loop.
+            return await asyncio.to_thread(
+                parse_response, ecosystem, name, response.content_type, response.body
+            )
+        except InvalidResponse as error:
+            raise self._unavailable(ecosystem, path, error) from None
+
+    async def _get(
+        self, ecosystem: str, path: str, accept: str, max_bytes: int
+    ) -> RegistryResponse | None:
+        """None if the registry does not have it. Raises RegistryUnavailable."""
+        health = self._health[ecosystem]
+        url = URL(self._settings.registry_url(ecosystem) + path, encoded=True)
+        async with self._slots:
+            health.check_available(self._now())
+            try:
+                response = await fetch(self._session, url, accept, max_bytes)
+            except InvalidResponse as error:
+                raise self._unavailable(ecosystem, path, error) from None
+            except RegistryUnreachable as error:
+                unavailable = self._unavailable(ecosystem, path, error)
+                health.fail(self._now(), str(unavailable))
+                raise unavailable from None
+        health.failures = 0
+        return response
+
+    def _unavailable(self, ecosystem: str, path: str, error: Exception) -> RegistryUnavailable:
+        """With a message for a pull request, without a password that the URL may contain."""
+        url = URL(self._settings.registry_url(ecosystem) + path, encoded=True).with_user(None)
+        setting = f"AGENTJOBS_REGISTRY_{ECOSYSTEMS[ecosystem].upper()}_URL"
+        message = f"{url}: {error} ({setting} sets the {ecosystem} registry)"
+        logger.warning("registry request failed: %s", message)
+        return RegistryUnavailable(message)
 
 
 class _Health:
@@ -163,10 +170,3 @@ class _Health:
     def check_available(self, now: int) -> None:
         if now < self._unavailable_until:
             raise RegistryUnavailable(self._reason)
-
-
-def _error_message(ecosystem: str, url: str, reason: str) -> str:
-    """The message for a pull request, without a password that the URL may contain."""
-    plain = URL(url, encoded=True).with_user(None)
-    setting = f"AGENTJOBS_REGISTRY_{ECOSYSTEMS[ecosystem].upper()}_URL"
-    return f"{plain}: {reason} ({setting} sets the {ecosystem} registry)"

@@ -157,7 +157,7 @@ class Gitea(Adapter):
 
     async def close_pull(self, repo: RepoAddress, number: int) -> None:
         path = f"{repo_path(await self._full_name(repo))}/pulls/{number}"
-        await self._api.patch(path, {"state": "closed"}, needs=WRITE_REPOSITORY)
+        await self._api.request("PATCH", path, {"state": "closed"}, needs=WRITE_REPOSITORY)
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         full_name = await self._full_name(repo)

@@ -140,10 +140,8 @@ class Pulls:
                 duplicates += [pull for pull in page if pull.is_duplicate(created)]
             first = min(duplicates, key=lambda pull: pull.number)
             if first is not created:
-                closed = {"state": "closed"}
-                await self._api.patch(
-                    f"{self._path}/{created.number}", closed, needs=WRITE_REPOSITORY
-                )
+                path, closed = f"{self._path}/{created.number}", {"state": "closed"}
+                await self._api.request("PATCH", path, closed, needs=WRITE_REPOSITORY)
         except PlatformError:
             return created
         return first

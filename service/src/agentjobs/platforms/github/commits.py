@@ -70,4 +70,4 @@ async def create_signed_commit(
         reason = created.verification.reason or "no reason given"
         raise PlatformError(f"GitHub did not sign the commit ({reason}).")
     path = f"{repository}/git/refs{build_path(ref.removeprefix('refs/'))}"
-    await api.patch(path, {"sha": created.sha, "force": True}, needs=_CONTENTS)
+    await api.request("PATCH", path, {"sha": created.sha, "force": True}, needs=_CONTENTS)

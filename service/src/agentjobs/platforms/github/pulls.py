@@ -73,10 +73,11 @@ class RepositoryPulls:
 
     async def merge(self, number: int, method: MergeMethod, head_commit: str, needs: str) -> None:
         body = {"merge_method": method, "sha": head_commit}
-        await self._api.put(f"{self.path}/pulls/{number}/merge", body, needs=needs)
+        await self._api.request("PUT", f"{self.path}/pulls/{number}/merge", body, needs=needs)
 
     async def close(self, number: int) -> None:
-        await self._api.patch(f"{self.path}/pulls/{number}", {"state": "closed"}, needs=PULLS)
+        path = f"{self.path}/pulls/{number}"
+        await self._api.request("PATCH", path, {"state": "closed"}, needs=PULLS)
 
     async def comments(self, number: int, cursor: CommentCursor) -> list[Comment]:
         """Read from the end, so that a long conversation is not read from its beginning."""

@@ -84,6 +84,7 @@ class StatusWriter:
         )
         runs = f"{self._path}/check-runs"
         if page.check_runs:
-            await self._api.patch(f"{runs}/{page.check_runs[0].id}", body, needs=_CHECKS)
+            path = f"{runs}/{page.check_runs[0].id}"
+            await self._api.request("PATCH", path, body, needs=_CHECKS)
         else:
             await self._api.post(runs, {**body, "head_sha": status.commit}, needs=_CHECKS)

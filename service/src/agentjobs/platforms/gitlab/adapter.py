@@ -131,7 +131,8 @@ class GitLab(Adapter):
         await merge_requests.merge(number, squash=method == "squash", head_commit=head_commit)
 
     async def close_pull(self, repo: RepoAddress, number: int) -> None:
-        await self._api.put(_merge_request(repo, number), {"state_event": "close"}, needs=NEEDS)
+        path, body = _merge_request(repo, number), {"state_event": "close"}
+        await self._api.request("PUT", path, body, needs=NEEDS)
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         merge_requests = await self._api.get_as(

@@ -102,7 +102,7 @@ class MergeRequests:
         path, body = f"{self._path}/{number}", {"sha": head_commit, "squash": squash}
         for seconds in (*_CHECK_WAITS, None):
             try:
-                await self._api.put(f"{path}/merge", body, needs=NEEDS)
+                await self._api.request("PUT", f"{path}/merge", body, needs=NEEDS)
                 return
             except ApiError as error:
                 if error.status == HTTPStatus.UNAUTHORIZED:

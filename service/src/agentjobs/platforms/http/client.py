@@ -24,7 +24,6 @@ from agentjobs.platforms.http.responses import (
     error_from,
     is_redirect,
     link_url,
-    unexpected_shape,
 )
 from agentjobs.platforms.http.retry import RetryBudget
 from agentjobs.platforms.http.traffic import ConnectionTraffic, confirmed
@@ -94,15 +93,6 @@ class PlatformApi:
         """Retried only if the request was certainly not processed; after any other temporary error
         the caller has to check what happened."""
         return decode(self.platform, await self.request("POST", path, body, needs=needs))
-
-    async def put(self, path: str, body: Any = None, *, needs: str = "") -> Any:
-        return decode(self.platform, await self.request("PUT", path, body, needs=needs))
-
-    async def patch(self, path: str, body: Any = None, *, needs: str = "") -> Any:
-        return decode(self.platform, await self.request("PATCH", path, body, needs=needs))
-
-    async def delete(self, path: str, body: Any = None, *, needs: str = "") -> Any:
-        return decode(self.platform, await self.request("DELETE", path, body, needs=needs))
 
     async def get_as(
         self, shape: type[Shape], path: str, *, needs: str = "", **query: Query
@@ -228,13 +218,6 @@ class PlatformApi:
         """A successful response. Raises PlatformError, or ApiError for errors of the platform."""
         url = self._address(path, query)
         return await self._request(method, url, body, needs, is_page=False)
-
-    def convert(self, value: Any, kind: type[Shape]) -> Shape:
-        """Convert a decoded value to the given type. Raises PlatformError."""
-        try:
-            return msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
-            raise unexpected_shape(self.platform, error) from None
 
     async def _request(
         self, method: str, url: URL, body: Any, needs: str, *, is_page: bool = True

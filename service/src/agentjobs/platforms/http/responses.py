@@ -166,17 +166,11 @@ def decode_as(platform: str, response: Response, shape: type[Shape]) -> Shape:
     try:
         return msgspec.json.decode(empty if content in {b"", b"null"} else content, type=shape)
     except msgspec.ValidationError as error:
-        raise unexpected_shape(platform, error) from None
+        reason = one_line(str(error))
+        message = f"{platform} returned an unexpected response ({reason}); check its address and"
+        raise PlatformError(f"{message} version.", "unusable") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise not_an_api(platform, response.status) from None
-
-
-def unexpected_shape(platform: str, error: msgspec.ValidationError) -> PlatformError:
-    reason = one_line(str(error))
-    return PlatformError(
-        f"{platform} returned an unexpected response ({reason}); check its address and version.",
-        "unusable",
-    )
 
 
 def _refusal(platform: str, response: Response, detail: str, needs: str) -> ApiError:
