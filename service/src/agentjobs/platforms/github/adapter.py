@@ -1,8 +1,8 @@
 """Adapter for GitHub (github.com or Enterprise) through one connection: an App or a token."""
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -33,7 +33,7 @@ from agentjobs.platforms.github.responses import (
     User,
 )
 from agentjobs.platforms.github.statuses import StatusWriter
-from agentjobs.platforms.http.client import ApiError, PlatformApi, build_path
+from agentjobs.platforms.http.client import PlatformApi, build_path
 from agentjobs.platforms.http.list_bounds import ALL_REPOSITORIES
 from agentjobs.platforms.http.responses import decode_as
 from agentjobs.platforms.http.urls import repo_path
@@ -65,7 +65,6 @@ _SIGNING_KEYS = "SSH signing keys: read and write (classic: scope write:ssh_sign
 _CLASSIC_SCOPES = {"repo": "to fetch, push and open pull requests"}
 _EXTRA_CLASSIC_SCOPES = {"workflow": "to change .github/workflows after `agentjobs repos lift`"}
 _ALL = Scope()
-Result = TypeVar("Result")
 
 
 class GitHub(Adapter):
@@ -132,7 +131,9 @@ class GitHub(Adapter):
         credential: str,  # noqa: ARG002 - GitHub uses the connection's credential
         request: PullRequestRequest,
     ) -> PullRequest:
-        return await self._follow_rename(repo, lambda pulls: pulls.open(request))
+        # Filters and reviewers name the owner, who may have been renamed.
+        current = await self.repository(repo)
+        return await self._pulls(repo, current.full_name).open(request)
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         pull = await self._pulls(repo, repo.full_name).of_branch(branch)
@@ -146,12 +147,10 @@ class GitHub(Adapter):
     async def merge_pull(
         self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
     ) -> None:
-        await self._follow_rename(
-            repo, lambda pulls: pulls.merge(number, method, head_commit, _CONTENTS)
-        )
+        await self._pulls(repo, repo.full_name).merge(number, method, head_commit, _CONTENTS)
 
     async def close_pull(self, repo: RepoAddress, number: int) -> None:
-        await self._follow_rename(repo, lambda pulls: pulls.close(number))
+        await self._pulls(repo, repo.full_name).close(number)
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         pulls = await self._access.api(_scope(repo)).get_as(
@@ -172,7 +171,7 @@ class GitHub(Adapter):
         return await self._pulls(repo, repo.full_name).comments(number, cursor)
 
     async def comment(self, repo: RepoAddress, number: int, text: str) -> None:
-        await self._follow_rename(repo, lambda pulls: pulls.comment(number, text, PULLS))
+        await self._pulls(repo, repo.full_name).comment(number, text, PULLS)
 
     async def may_write(self, repo: RepoAddress, login: str) -> bool:
         api = self._access.api(_scope(repo))
@@ -192,10 +191,7 @@ class GitHub(Adapter):
         await register_signing_key(self._access.api(_ALL), path, body, needs=_SIGNING_KEYS)
 
     async def set_status(self, repo: RepoAddress, status: CommitStatus) -> None:
-        async def write(pulls: RepositoryPulls) -> None:
-            await StatusWriter(self._access, _scope(repo), pulls.full_name).write(status)
-
-        await self._follow_rename(repo, write)
+        await StatusWriter(self._access, _scope(repo), repo.full_name).write(status)
 
     async def issue(self, full_name: str, number: int) -> Issue:
         api = self._access.api(Scope(full_name=full_name))
@@ -205,7 +201,7 @@ class GitHub(Adapter):
 
     async def comment_on_issue(self, full_name: str, number: int, text: str) -> None:
         repo = RepoAddress("", full_name, "")
-        await self._follow_rename(repo, lambda pulls: pulls.comment(number, text, ISSUES))
+        await self._pulls(repo, full_name).comment(number, text, ISSUES)
 
     async def _check_app(self) -> Account:
         api = self._access.as_app()
@@ -260,18 +256,6 @@ class GitHub(Adapter):
             identity=await identity_of_token(api, self.url, user),
         )
         return self.validate(account)
-
-    async def _follow_rename(
-        self, repo: RepoAddress, write: Callable[[RepositoryPulls], Awaitable[Result]]
-    ) -> Result:
-        """Repeat a write under the repository's new name: GitHub redirects only reads."""
-        try:
-            return await write(self._pulls(repo, repo.full_name))
-        except ApiError as error:
-            if not error.has_moved:
-                raise
-        current = await self.repository(repo)
-        return await write(self._pulls(repo, current.full_name))
 
     def _pulls(self, repo: RepoAddress, full_name: str) -> RepositoryPulls:
         return RepositoryPulls(self._access.api(_scope(repo)), self.retry_budget, full_name)

@@ -42,7 +42,7 @@ class Reviewers(NamedTuple):
 
 
 class RepositoryPulls:
-    """`full_name` must be current: writes are not redirected and fail with `has_moved`."""
+    """GitHub redirects requests about a former `full_name`, but not filters by its owner."""
 
     def __init__(self, api: PlatformApi, retry_budget: RetryBudget, full_name: str) -> None:
         self._api = api
@@ -189,8 +189,6 @@ class RepositoryPulls:
             await self._api.post(path, {field: names}, needs=PULLS)
             return []
         except PlatformError as error:
-            if isinstance(error, ApiError) and error.has_moved:
-                raise
             if len(names) == 1 or error.fault not in {"refused", "gone"}:
                 return [(name, error) for name in names]
         rejected = []

@@ -26,8 +26,6 @@ class CheckRunPage(msgspec.Struct, frozen=True):
 
 
 class StatusWriter:
-    """`full_name` must be current: writes are not redirected."""
-
     def __init__(self, access: GitHubAccess, scope: Scope, full_name: str) -> None:
         self._access = access
         self._scope = scope

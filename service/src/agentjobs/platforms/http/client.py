@@ -46,6 +46,8 @@ _REPLICATION_WAITS = (1.0, 2.0, 4.0)
 # Idempotent, so they are safe to retry.
 _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
+_SAME_METHOD = frozenset({HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT})
+
 Headers = Callable[[], Awaitable[Mapping[str, str]]]
 Shape = TypeVar("Shape")
 # The address of the page that follows a response; None if it is the last.
@@ -264,7 +266,7 @@ class PlatformApi:
     async def _attempt(
         self, method: str, url: URL, body: Any, needs: str, *, is_page: bool
     ) -> Response:
-        """Send one request; redirects of GET requests are returned, to be followed.
+        """Send one request; redirects that ask for the same request are returned, to be followed.
 
         Pages of lists are always sent whole: a page that has not changed says nothing about the
         pages after it.
@@ -282,7 +284,8 @@ class PlatformApi:
             return confirmed(cached, response)
         if is_conditional:
             self._traffic.remember(str(url), response)
-        is_followed = method == "GET" and is_redirect(response.status)
+        is_same_method = method == "GET" or response.status in _SAME_METHOD
+        is_followed = is_same_method and is_redirect(response.status)
         if 200 <= response.status < 300 or is_followed:
             return response
         redacted = msgspec.structs.replace(

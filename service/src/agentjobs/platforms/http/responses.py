@@ -69,11 +69,6 @@ class ApiError(PlatformError):
         self.invalid_fields = invalid_fields
         self.is_rate_limit = is_rate_limit
 
-    @property
-    def has_moved(self) -> bool:
-        """The resource has moved, and requests that write are not redirected."""
-        return is_redirect(self.status)
-
 
 class Response(msgspec.Struct, frozen=True):
     """Names of `headers` are case-insensitive."""
