@@ -30,13 +30,12 @@ class AffectedPackage(msgspec.Struct, frozen=True):
 
 
 class Vulnerability(msgspec.Struct, frozen=True):
-    """`omitted_packages` is the number of packages that are not listed. `text` is None if no record
-    was refreshed since the service stores texts."""
+    """`omitted_packages` is the number of packages that are not listed."""
 
     group: AdvisoryGroup
     packages: tuple[AffectedPackage, ...]
     omitted_packages: int
-    text: AdvisoryText | None = None
+    text: AdvisoryText = AdvisoryText()
 
     @property
     def names(self) -> frozenset[str]:
@@ -60,8 +59,7 @@ async def find_vulnerability(db: Database, name: str) -> Vulnerability | None:
         _build_vulnerability, name, list(records_by_id.values())
     )
     texts = await load_texts(db, [record.id for record in vulnerability.group.members])
-    known = [text for text in texts.values() if text is not None]
-    return msgspec.structs.replace(vulnerability, text=merge_texts(known) if known else None)
+    return msgspec.structs.replace(vulnerability, text=merge_texts(texts))
 
 
 def _build_vulnerability(name: str, records: Sequence[Advisory]) -> Vulnerability:

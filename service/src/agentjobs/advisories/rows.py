@@ -165,16 +165,15 @@ async def load_relatives(db: Database, advisories: Sequence[Advisory]) -> dict[s
     }
 
 
-async def load_texts(db: Database, ids: Sequence[str]) -> dict[str, AdvisoryText | None]:
-    """Loads texts by ID, in the given order; None for records stored before texts were."""
+async def load_texts(db: Database, ids: Sequence[str]) -> list[AdvisoryText]:
+    """Loads the texts of the records that have one, in the given order."""
     rows = await db.fetch_all(
-        "SELECT a.id, a.generation, t.data FROM advisories a"
-        " LEFT JOIN advisory_texts t ON t.advisory_id = a.id"
-        " WHERE a.id IN (SELECT value FROM each(:ids))",
+        "SELECT advisory_id, data FROM advisory_texts"
+        " WHERE advisory_id IN (SELECT value FROM each(:ids))",
         ids=list(ids),
     )
-    texts = {row["id"]: _text(row["data"], row["generation"]) for row in rows}
-    return {advisory_id: texts.get(advisory_id) for advisory_id in ids}
+    texts = {row["advisory_id"]: _decode_text(row["data"]) for row in rows}
+    return [texts[advisory_id] for advisory_id in ids if advisory_id in texts]
 
 
 async def search(
@@ -218,12 +217,6 @@ async def _search_text(db: Database, text: str) -> AsyncIterator[Advisory]:
             if any(text in candidate.lower() for candidate in _texts(record)):
                 yield record
         after = rows[-1]["id"]
-
-
-def _text(data: str | None, generation: int) -> AdvisoryText | None:
-    if data is not None:
-        return _decode_text(data)
-    return AdvisoryText() if generation >= FORMAT * GENERATIONS_OF_A_FORMAT else None
 
 
 def _texts(advisory: Advisory) -> Iterator[str]:

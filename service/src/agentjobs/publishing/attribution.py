@@ -4,7 +4,7 @@ import contextlib
 from dataclasses import dataclass
 
 from agentjobs.connections.commits import choose_identities
-from agentjobs.connections.connections import load_connection, record_check
+from agentjobs.connections.connections import load_connection
 from agentjobs.connections.signing import open_signing_key
 from agentjobs.organizations.users import ADMINISTRATOR
 from agentjobs.platforms.http.client import RetryBudget
@@ -28,24 +28,12 @@ class Attribution:
 async def load_attribution(run: ServiceRun) -> Attribution:
     """Raises JobFailed if the signing key cannot be decrypted."""
     connection_id = run.job.connection_id
-    account = None if connection_id is None else await _account(run, connection_id)
-    author, committer = choose_identities(run.settings, account)
+    connection = connection_id and await load_connection(run.db, connection_id)
+    author, committer = choose_identities(run.settings, connection.identity if connection else None)
     co_author = await _person_who_asked(run)
     is_author = co_author is not None and co_author.email.casefold() == author.email.casefold()
     key = None if connection_id is None else await _signing_key(run, connection_id)
     return Attribution(author, committer, None if is_author else co_author, key)
-
-
-async def _account(run: ServiceRun, connection_id: str) -> Identity | None:
-    """The account of the connection; connections of earlier releases do not have it stored."""
-    connection = await load_connection(run.db, connection_id)
-    if connection is not None and connection.identity is not None:
-        return connection.identity
-    with contextlib.suppress(PlatformError):
-        account = await (await _platform(run, connection_id)).check()
-        await record_check(run.db, connection_id, account=account)
-        return account.identity
-    return None
 
 
 async def _signing_key(run: ServiceRun, connection_id: str) -> SigningKey | None:

@@ -139,29 +139,19 @@ async def finish(
 ) -> None:
     """Store what was written, if anything; check again after `wait_seconds`, None for never."""
     now = await tx.clock_ms()
-    written = ""
-    parameters: dict[str, object] = {}
+    due_at = None if wait_seconds is None else now + int(wait_seconds * SECOND_MS)
+    await _release(tx, due, due_at, "failures = 0, error = NULL")
     if state is not None:
-        written = (
-            " written_job_id = :job_id, head_commit = :head_commit, state = :state,"
-            " written_at = :now,"
+        await tx.execute(
+            "UPDATE pull_statuses SET written_job_id = :job_id, head_commit = :head_commit,"
+            " state = :state, written_at = :now WHERE repo_id = :repo_id AND number = :number",
+            repo_id=due.repo_id,
+            number=due.number,
+            job_id=due.job_id,
+            head_commit=due.pull_commit,
+            state=state,
+            now=now,
         )
-        parameters = {
-            "job_id": due.job_id,
-            "head_commit": due.pull_commit,
-            "state": state,
-            "now": now,
-        }
-    await tx.execute(
-        f"UPDATE pull_statuses SET{written} failures = 0, error = NULL, due_at ="
-        " CASE WHEN due_at = :lease_until THEN CAST(:due_at AS BIGINT) ELSE due_at END"
-        " WHERE repo_id = :repo_id AND number = :number",
-        repo_id=due.repo_id,
-        number=due.number,
-        lease_until=due.lease_until,
-        due_at=None if wait_seconds is None else now + int(wait_seconds * SECOND_MS),
-        **parameters,
-    )
 
 
 async def fail(
@@ -170,16 +160,7 @@ async def fail(
     """Try again after the time; None for never. In an outage, others of the connection wait too."""
     now = await tx.clock_ms()
     due_at = None if wait_ms is None else now + wait_ms
-    await tx.execute(
-        "UPDATE pull_statuses SET failures = failures + 1, error = :reason, due_at ="
-        " CASE WHEN due_at = :lease_until THEN CAST(:due_at AS BIGINT) ELSE due_at END"
-        " WHERE repo_id = :repo_id AND number = :number",
-        repo_id=due.repo_id,
-        number=due.number,
-        lease_until=due.lease_until,
-        reason=reason,
-        due_at=due_at,
-    )
+    await _release(tx, due, due_at, "failures = failures + 1, error = :reason", reason=reason)
     if is_outage and due_at is not None:
         await tx.execute(
             "UPDATE pull_statuses SET due_at = :due_at WHERE due_at <= :now"
@@ -188,6 +169,22 @@ async def fail(
             now=now,
             connection_id=due.connection_id,
         )
+
+
+async def _release(
+    tx: Transaction, due: DueStatus, due_at: int | None, assignments: str, **values: str
+) -> None:
+    """A row that was made due meanwhile stays due."""
+    await tx.execute(
+        f"UPDATE pull_statuses SET {assignments}, due_at ="
+        " CASE WHEN due_at = :lease_until THEN CAST(:due_at AS BIGINT) ELSE due_at END"
+        " WHERE repo_id = :repo_id AND number = :number",
+        repo_id=due.repo_id,
+        number=due.number,
+        lease_until=due.lease_until,
+        due_at=due_at,
+        **values,
+    )
 
 
 async def latest_error(db: Database, connection_id: str) -> str | None:

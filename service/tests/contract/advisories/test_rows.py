@@ -58,15 +58,9 @@ async def test_advisories_of_a_package_include_related_records(
 
 async def test_the_description_of_a_record_is_stored_apart(db: Database) -> None:
     await put(db, {**GHSA, "details": "It leaks."}, {**UNRELATED, "details": "It lasts."})
-    # Of an earlier version, which stored no texts.
-    await db.transact(rows.put, "PyPI", 2_000_001, [parse(PYSEC)])
-    names = ["PYSEC-1", "GHSA-1111", "GHSA-2222", "GHSA-0000"]
-    assert await rows.load_texts(db, names) == {
-        "PYSEC-1": None,
-        "GHSA-1111": AdvisoryText("It leaks."),
-        "GHSA-2222": AdvisoryText(),
-        "GHSA-0000": None,
-    }
+    await put(db, PYSEC)
+    names = ["PYSEC-1", "GHSA-1111", "GHSA-0000"]
+    assert await rows.load_texts(db, names) == [AdvisoryText("It leaks.")]
     assert all(
         advisory.text is msgspec.UNSET for advisory in await rows.search(db, "GHSA-1111", limit=9)
     )

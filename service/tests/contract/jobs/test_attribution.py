@@ -9,7 +9,12 @@ import aiohttp
 import pytest
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import NewConnection, add_connection, find_connection
+from agentjobs.connections.connections import (
+    NewConnection,
+    add_connection,
+    find_connection,
+    record_check,
+)
 from agentjobs.connections.signing import set_signing
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.users import ADMINISTRATOR
@@ -42,6 +47,8 @@ class Runs:
         self.organization_id = await organization(self.db, "acme")
         new = NewConnection(platform="gitea", credential=TOKEN, url="https://git.example.org")
         self.connection_id = (await add_connection(self.db, self.keys, "acme", new)).connection.id
+        account = Account("bot", is_own=True, identity=BOT)
+        await record_check(self.db, self.connection_id, account=account)
 
     async def attribution(
         self, created_by: str = "key_1", *, is_local: bool = False, **settings: Any
@@ -63,7 +70,7 @@ class Runs:
 
 @pytest.fixture
 def table() -> MemoryRepositories:
-    return MemoryRepositories(account=Account("bot", is_own=True, identity=BOT))
+    return MemoryRepositories()
 
 
 @pytest.fixture
@@ -77,15 +84,10 @@ async def runs(
         yield runs
 
 
-async def test_commits_name_the_account_which_is_asked_for_once(
-    runs: Runs, table: MemoryRepositories
-) -> None:
-    for _ in range(2):
-        attribution = await runs.attribution()
-        assert (attribution.author, attribution.committer) == (BOT, BOT)
-        assert (attribution.co_author, attribution.signing_key) == (None, None)
-    assert table.requests == ["check"]
-    assert (await find_connection(runs.db, "acme", "gitea")).identity == BOT
+async def test_commits_name_the_account_of_the_connection(runs: Runs) -> None:
+    attribution = await runs.attribution()
+    assert (attribution.author, attribution.committer) == (BOT, BOT)
+    assert (attribution.co_author, attribution.signing_key) == (None, None)
 
 
 async def test_what_the_operator_sets_wins_and_local_repositories_have_the_services_name(
@@ -103,7 +105,7 @@ async def test_a_platform_that_cannot_be_asked_does_not_stop_a_job(
 ) -> None:
     table.fault = PlatformError("HTTP 503", "away")
     attribution = await runs.attribution("gitea:ada")
-    assert (attribution.author, attribution.co_author) == (SERVICE, None)
+    assert (attribution.author, attribution.co_author) == (BOT, None)
     # Nor is the connection marked: a sync decides whether the platform is away.
     assert (await find_connection(runs.db, "acme", "gitea")).error is None
 
@@ -123,7 +125,6 @@ async def test_the_person_who_asked_is_a_co_author(runs: Runs, table: MemoryRepo
         assert (await runs.attribution(created_by)).co_author is None
 
     # Nobody is the co-author of a commit of their own.
-    table.account = Account("ada", is_own=False, identity=Identity("Ada", "Grace@example.org"))
     own = await runs.attribution(grace.id, author_email="GRACE@example.org")
     assert own.co_author is None
 

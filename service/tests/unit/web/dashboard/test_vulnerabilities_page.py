@@ -5,7 +5,6 @@ from urllib.parse import urlencode
 
 import pytest
 
-from agentjobs.advisories import rows
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_worker.agents.catalog import Catalog
@@ -392,15 +391,8 @@ async def test_an_advisory_opens_under_each_of_its_names(sample_dashboard, name)
     assert not [link for link in page.links if link.startswith("javascript")]
 
 
-async def test_an_advisory_says_when_its_description_is_missing(sample_dashboard):
+async def test_an_advisory_says_when_it_has_no_description(sample_dashboard):
     await write(sample_dashboard.db, "DELETE FROM advisory_texts")
-    page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")
-    assert "The description is fetched with the next refresh of the advisories." in page.text
-    await write(
-        sample_dashboard.db,
-        "UPDATE advisories SET generation = :generation",
-        generation=rows.FORMAT * rows.GENERATIONS_OF_A_FORMAT,
-    )
     page = await sample_dashboard.viewer.open(f"{HERE}/{ADVISORY}")
     assert "The advisory has no description." in page.text
 

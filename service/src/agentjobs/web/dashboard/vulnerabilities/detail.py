@@ -17,7 +17,7 @@ from agentjobs.web.dashboard.text import markdown
 from agentjobs.web.dashboard.vulnerabilities.lines import LIVE_TOPICS, load_lines
 from agentjobs.web.dashboard.vulnerabilities.query import PATH
 from agentjobs_dependencies.advisories.cvss_words import describe_vector
-from agentjobs_dependencies.advisories.texts import REFERENCE_LABELS, AdvisoryText
+from agentjobs_dependencies.advisories.texts import REFERENCE_LABELS
 from agentjobs_runtime.problems import Problem
 
 _MAX_FINDINGS = 100
@@ -43,7 +43,6 @@ class _AdvisoryView(msgspec.Struct, frozen=True, kw_only=True):
     # The addresses of each kind.
     references: tuple[tuple[str, tuple[str, ...]], ...] = ()
     weaknesses: tuple[tuple[str, str], ...] = ()
-    is_described: bool = True
 
 
 async def show(request: PageRequest) -> Response:
@@ -90,7 +89,7 @@ async def _findings(request: PageRequest, name: str, names: frozenset[str]) -> l
 
 def _vulnerability_view(vulnerability: Vulnerability) -> _AdvisoryView:
     group, first = vulnerability.group, vulnerability.group.members[0]
-    text = vulnerability.text or AdvisoryText()
+    text = vulnerability.text
     return _AdvisoryView(
         id=group.id,
         aliases=group.aliases,
@@ -112,7 +111,6 @@ def _vulnerability_view(vulnerability: Vulnerability) -> _AdvisoryView:
         weaknesses=tuple(
             (weakness, _WEAKNESS_URL.format(weakness[4:])) for weakness in text.weaknesses
         ),
-        is_described=vulnerability.text is not None,
     )
 
 
