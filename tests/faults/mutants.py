@@ -173,6 +173,11 @@ OF_OUTAGES: dict[str, Mutant] = {
                 "    return deliveries\n",
                 "    return deliveries[:1]\n",
             ),
+            Edit(
+                "agentjobs/webhooks/events.py",
+                "FROM emitted e JOIN",
+                "FROM (SELECT * FROM emitted LIMIT 1) e JOIN",
+            ),
         ),
     ),
     # Output that could not be stored at once is gone.

@@ -1,24 +1,27 @@
 """The format of bearer tokens: prefix, random body, checksum. Only their hashes are stored."""
 
 import hashlib
-import secrets
+import os
 import zlib
 
 API_KEY_PREFIX = "ajk_"
 JOB_CREDENTIAL_PREFIX = "ajt_"
 
-_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-# Two digits at a time: every claim has a token.
-_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+_ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _BODY_LENGTH = 32
-_BODIES = len(_ALPHABET) ** _BODY_LENGTH  # Just above 190 bits.
 _CHECKSUM_LENGTH = 6
+# Random bytes become digits; those at the end are dropped, so that all digits are equally likely.
+_DIGITS = bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in range(256))
+_DROPPED = bytes(range(256 - 256 % len(_ALPHABET), 256))
 
 
 def new_token(prefix: str) -> str:
-    # One random number: choosing each character takes several times as long.
-    body = _encode(secrets.randbelow(_BODIES), _BODY_LENGTH)
-    return f"{prefix}{body}{_checksum(prefix + body)}"
+    # Every claim has a token: choosing each character takes several times as long.
+    body = b""
+    while len(body) < _BODY_LENGTH:
+        body = os.urandom(2 * _BODY_LENGTH).translate(_DIGITS, _DROPPED)
+    stem = f"{prefix}{body[:_BODY_LENGTH].decode()}"
+    return f"{stem}{_checksum(stem)}"
 
 
 def is_well_formed(token: str, prefix: str) -> bool:
@@ -35,13 +38,9 @@ def token_hash(token: str) -> bytes:
 
 
 def _checksum(text: str) -> str:
-    return _encode(zlib.crc32(text.encode()), _CHECKSUM_LENGTH)
-
-
-def _encode(value: int, length: int) -> str:
-    """An even number of digits."""
-    pairs = []
-    for _ in range(length // 2):
-        value, pair = divmod(value, len(_PAIRS))
-        pairs.append(_PAIRS[pair])
-    return "".join(reversed(pairs))
+    value = zlib.crc32(text.encode())
+    digits = bytearray()
+    for _ in range(_CHECKSUM_LENGTH):
+        value, digit = divmod(value, len(_ALPHABET))
+        digits.append(_ALPHABET[digit])
+    return digits[::-1].decode()

@@ -81,7 +81,7 @@ class Attempt:
         )
         assert job is not None
         count_of = "SELECT count(*) AS n FROM {} WHERE job_id = :id"
-        columns = ("status", "fence", "attempt", "last_sequence", "error_code", "pr_url")
+        columns = ("status", "attempt", "last_sequence", "error_code", "pr_url")
         present = ("lease_owner", "credential_hash", "lease_expires_at", "started_at", "kept_at")
         counts = [
             await db.fetch_one(count_of.format(table), id=self.job_id)
@@ -90,6 +90,8 @@ class Attempt:
         return (
             *(job[column] for column in columns),
             *(job[column] is not None for column in present),
+            # On PostgreSQL it is a time.
+            bool(job["fence"]),
             *(count["n"] for count in counts if count is not None),
             await self.events(),
         )

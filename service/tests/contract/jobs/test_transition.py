@@ -1,10 +1,11 @@
-"""What a transition stores: the events as receivers see them, their deliveries, and how often it
+"""What transitions store: the events as receivers see them, their deliveries, and how often it
 asks the server."""
 
 import msgspec
 
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.store.database import Transaction
 from agentjobs.store.postgresql.database import PostgresqlDatabase
 from agentjobs.webhooks.events import JOB_COMPLETED, JOB_STARTED, PR_REVIEW_REQUESTED, Payload
 from agentjobs_runtime.clock import iso_utc
@@ -90,3 +91,17 @@ async def test_start_and_end_take_one_round_trip_each(harness: JobHarness) -> No
 
     assert sent[:2] == ["WITH", "WITH"]
     assert "COMMIT" not in sent
+
+
+async def test_a_claim_that_a_crash_may_forget_has_a_fence_that_is_not_used_again(
+    harness: JobHarness,
+) -> None:
+    await harness.job(await harness.organization())
+    forgotten = await harness.claim()
+    if harness.db.engine == "postgresql":
+        await harness.db.transact(_forget_claim)
+        assert (await harness.claim()).fence > forgotten.fence
+
+
+async def _forget_claim(tx: Transaction) -> None:
+    await tx.execute("UPDATE job_queue SET lease_owner = NULL, lease_expires_at = NULL, fence = 0")

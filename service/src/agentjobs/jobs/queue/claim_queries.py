@@ -34,14 +34,19 @@ ACTIVE_OF_AGENT = (
 # One claim at a time per organization: two workers could exceed its limit together. It takes the
 # first `count` that no other claim has locked. The number of active jobs is part of the next
 # statement, because this one reads a snapshot from before the lock.
+#
+# Nobody waits until a claim is on disk: whatever its worker stores is written after it. A server
+# that crashes before may forget it, so its fence is never used again (see `choose_and_claim`).
 LOCK = (
-    "WITH free AS MATERIALIZED (SELECT o.id"
+    "WITH /*postgresql not_durable AS MATERIALIZED"
+    " (SELECT set_config('synchronous_commit', 'off', TRUE)), */ free AS MATERIALIZED (SELECT o.id"
     " FROM (SELECT value, row_number() OVER () AS number FROM each(:organizations)) AS candidate"
     f" JOIN organizations o ON o.id = candidate.value WHERE {ORGANIZATION_IS_RUNNING}"
     " /*postgresql ORDER BY candidate.number"
     " LIMIT :count FOR NO KEY UPDATE OF o SKIP LOCKED */)"
     " INSERT INTO claimed_organizations (organization_id, last_claimed_at)"
-    f" SELECT id, {DATABASE_NOW} FROM free WHERE TRUE ON CONFLICT (organization_id)"
+    f" SELECT id, {DATABASE_NOW} FROM free /*postgresql CROSS JOIN not_durable */ WHERE TRUE"
+    " ON CONFLICT (organization_id)"
     " DO UPDATE SET last_claimed_at = excluded.last_claimed_at RETURNING organization_id AS id,"
     " last_claimed_at + CAST(:lease_ms AS BIGINT) AS lease_expires_at"
 )
@@ -113,7 +118,7 @@ def _statements(*, with_outages: bool) -> Statements:
         f" credential AS (SELECT * FROM unnest((SELECT {array('hashes', 'bytea')}))"
         "  WITH ORDINALITY AS v(hash, number))"
         " UPDATE job_queue q SET lease_owner = :worker_id, lease_expires_at = :lease_expires_at,"
-        " fence = fence + 1, credential_hash = c.hash"
+        f" fence = GREATEST(fence + 1, {DATABASE_NOW}), credential_hash = c.hash"
         f" FROM numbered n JOIN credential c ON c.number = n.number, {tables}"
         f" WHERE q.job_id = n.job_id AND {joined} RETURNING {columns}",
     )
