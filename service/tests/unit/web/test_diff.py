@@ -50,9 +50,10 @@ async def test_a_diff_is_plain_text_on_request(service: Service) -> None:
     assert response.headers["content-type"] == "text/plain; charset=utf-8"
 
 
-async def test_a_diff_has_its_files_as_json(service: Service) -> None:
+@pytest.mark.parametrize("accept", ["application/json", "Application/JSON; q=0.5, */*"])
+async def test_a_diff_has_its_files_as_json(service: Service, accept: str) -> None:
     job_id = await job_with_diff(service, is_truncated=True)
-    response = await service.get(f"/v1/jobs/{job_id}/diff", headers={"Accept": "application/json"})
+    response = await service.get(f"/v1/jobs/{job_id}/diff", headers={"Accept": accept})
     assert response.headers["content-type"] == "application/json"
     assert response.json() == {
         "job_id": job_id,

@@ -15,7 +15,7 @@ from agentjobs.jobs.validation import size_faults
 from agentjobs.organizations.form_tokens import is_valid_token
 from agentjobs.organizations.tokens import is_well_formed
 from agentjobs.web.access_log import ClientAddresses
-from agentjobs.web.api.accept import names_type
+from agentjobs.web.api.headers import names_type
 from agentjobs.web.api.idempotency import key_faults, read_claim
 from agentjobs.web.api.job_list import _CURSORS, JobListQuery, _faults
 from agentjobs.web.api.logs import EVENT_STREAM, _last_event_id

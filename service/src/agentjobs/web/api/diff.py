@@ -9,8 +9,8 @@ from starlette.responses import Response
 from agentjobs.jobs.model import JobId
 from agentjobs.jobs.results.diffs import JobDiff, load_diff
 from agentjobs.local_git.unified_diff import PatchedFile, parse_unified
-from agentjobs.web.api.accept import preferred_type
 from agentjobs.web.api.endpoint import Call, Reply
+from agentjobs.web.api.headers import names_type
 from agentjobs.web.api.jobs import parse_job_id
 from agentjobs_runtime.json_fields import Count, doc
 
@@ -41,7 +41,7 @@ class DiffView(msgspec.Struct, frozen=True):
 async def show(call: Call) -> Response:
     job_id = parse_job_id(call)
     diff = await load_diff(call.context.jobs, call.caller.organization_id, job_id)
-    media_type = preferred_type(call.scope, _TYPES)
+    media_type = next((name for name in _TYPES if names_type(call.scope, name)), DIFF_TEXT)
     headers = ((b"vary", b"accept"), (b"x-diff-truncated", str(diff.is_truncated).lower().encode()))
     if media_type == "application/json":
         # In a thread: a large diff would block the event loop.

@@ -32,3 +32,9 @@ def header(scope: Scope, name: bytes) -> str | None:
 def media_type(value: str | None) -> str:
     """`application/json` for `Application/JSON; charset=utf-8`; empty without a value."""
     return (value or "").partition(";")[0].strip().lower()
+
+
+def names_type(scope: Scope, name: str) -> bool:
+    """Whether the client names this type itself in its Accept header, with any quality."""
+    accepted = b",".join(all_headers(scope, b"accept")).decode("latin-1").split(",")
+    return any(media_type(text) == name for text in accepted)

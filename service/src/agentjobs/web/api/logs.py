@@ -17,12 +17,11 @@ from agentjobs.jobs.logs.chunks import read_chunks, read_last_chunks
 from agentjobs.jobs.lookup import ensure_job
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.states import FINAL
-from agentjobs.web.api.accept import names_type
 from agentjobs.web.api.auth import wait_until_revoked
 from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.endpoint import Call
 from agentjobs.web.api.errors import stopping, validation_failed
-from agentjobs.web.api.headers import all_headers
+from agentjobs.web.api.headers import all_headers, names_type
 from agentjobs.web.api.jobs import parse_job_id
 from agentjobs.web.api.query import read_query
 from agentjobs.web.context import WebContext

@@ -7,7 +7,7 @@ import msgspec
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Message, Receive, Scope, Send
 
-from agentjobs.web.api.accept import names_type
+from agentjobs.web.api.headers import names_type
 from agentjobs.web.mcp.in_process_client import InProcessClient
 from agentjobs.web.mcp.server import build_server
 from agentjobs.web.mcp.tool_client import current_client
