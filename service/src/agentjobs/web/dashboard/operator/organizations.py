@@ -3,10 +3,6 @@
 Shows counts and amounts only; what an organization works on stays with its members.
 """
 
-from typing import Any
-from urllib.parse import urlencode
-
-import msgspec
 from starlette.responses import Response
 
 from agentjobs.jobs.views.organization_lines import (
@@ -18,6 +14,7 @@ from agentjobs.jobs.views.organization_lines import (
 from agentjobs.organizations.budgets import NO_LIMIT, set_budget
 from agentjobs.organizations.organizations import set_plan
 from agentjobs.organizations.pauses import pause, resume
+from agentjobs.web.dashboard.list_query import ListQuery, PageNumber
 from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
@@ -38,15 +35,10 @@ _ORDERS: dict[Order, str] = {
 }
 
 
-class _Query(msgspec.Struct, frozen=True):
-    q: str
-    order: Order
-    page: int
-
-    def address(self, **changes: Any) -> str:
-        fields = {"q": self.q, "order": self.order, "page": self.page, **changes}
-        defaults = {"q": "", "order": "name", "page": 1}
-        return urlencode({name: text for name, text in fields.items() if text != defaults[name]})
+class _Query(ListQuery, frozen=True, kw_only=True):
+    q: str = ""
+    order: Order = "name"
+    page: PageNumber = 1
 
 
 async def change_plan(request: PageRequest) -> Response:
@@ -124,7 +116,7 @@ def _redirect(request: PageRequest, name: str, banner: str) -> Response:
 
 
 async def show(request: PageRequest) -> Response:
-    query = _read_query(request)
+    query = _Query.read(request.query_param)
     lines = await list_organization_lines(
         request.db,
         search=query.q,
@@ -132,22 +124,14 @@ async def show(request: PageRequest) -> Response:
         limit=_PAGE + 1,
         offset=(query.page - 1) * _PAGE,
     )
+    page_url = request.settings.public_path + PATH
     return await request.render(
         "operator/organizations.html",
         orders=list(_ORDERS.items()),
         query=query,
         lines=lines[:_PAGE],
-        next_page=query.address(page=query.page + 1) if len(lines) > _PAGE else None,
-        first_page=query.address(page=1) if query.page > 1 else None,
-    )
-
-
-def _read_query(request: PageRequest) -> _Query:
-    order = request.query_param("order")
-    return _Query(
-        request.query_param("q")[:_MAX_QUERY_LENGTH],
-        next((known for known in _ORDERS if known == order), "name"),
-        request.page_number() or 1,
+        next_page=query.address(page_url, page=query.page + 1) if len(lines) > _PAGE else None,
+        first_page=query.address(page_url, page=1) if query.page > 1 else None,
     )
 
 

@@ -1,13 +1,15 @@
 """/repos/{full_name}/dependencies: the dependencies and their known vulnerabilities."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from agentjobs.advisories.dependency_advisories import DependencyAdvisory, find_advisories
 from agentjobs.inventory.dependencies import DependencyView, count_dependencies, list_dependencies
+from agentjobs.web.dashboard.list_query import ListQuery
 from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.lookup import require_repo
@@ -17,34 +19,23 @@ from agentjobs.web.dashboard.vulnerabilities.package_filters import (
     FILES,
     FILES_OPTIONS,
     IMPORTED_OPTIONS,
-    read_imported,
+    Files,
 )
+from agentjobs_dependencies.model import Imported
 
 _PER_PAGE = 100
 _KINDS = {"direct": True, "transitive": False}
 
 
-class _Query(msgspec.Struct, frozen=True, kw_only=True):
-    """The query parameters; the empty string means any."""
-
+class _Query(ListQuery, frozen=True, kw_only=True):
     q: str = ""
     ecosystem: str = ""
-    kind: str = ""
+    kind: Literal["", "direct", "transitive"] = ""
     manifest: str = ""
     vulnerable: str = ""
-    files: str = ""
-    imported: str = ""
-    after: str = ""
-
-    @property
-    def is_narrowed(self) -> bool:
-        fields = msgspec.structs.asdict(self)
-        return any(text for name, text in fields.items() if name != "after")
-
-    def address(self, page_url: str, **changes: str) -> str:
-        fields = {**msgspec.structs.asdict(self), **changes}
-        query = urlencode({name: text for name, text in fields.items() if text})
-        return f"{page_url}?{query}" if query else page_url
+    files: Files = ""
+    imported: Literal[Imported, ""] = ""
+    after: Annotated[str, Meta(pattern="^[0-9]{1,15}$")] = ""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -60,7 +51,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 async def show(request: PageRequest) -> Response:
     repo = await require_repo(request)
-    query = _query(request)
+    query = _Query.read(request.query_param)
     repo_url = f"{request.settings.public_path}/repos/{repo.full_name}"
     rows = await list_dependencies(request.db, repo.id, limit=_PER_PAGE + 1, **_filter(query))
     page_rows = rows[:_PER_PAGE]
@@ -89,17 +80,6 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-def _query(request: PageRequest) -> _Query:
-    values = {name: request.query_param(name)[:1_000] for name in _Query.__struct_fields__}
-    values["kind"] = values["kind"] if values["kind"] in _KINDS else ""
-    values["files"] = values["files"] if values["files"] in FILES else ""
-    values["imported"] = read_imported(values["imported"]) or ""
-    values["vulnerable"] = "yes" if values["vulnerable"] else ""
-    after = values["after"]
-    values["after"] = after if after.isascii() and after.isdecimal() and len(after) < 16 else ""
-    return _Query(**values)
-
-
 def _filter(query: _Query) -> dict[str, Any]:
     return {
         "search": query.q,
@@ -107,7 +87,7 @@ def _filter(query: _Query) -> dict[str, Any]:
         "direct": _KINDS.get(query.kind),
         "manifest": query.manifest or None,
         "vulnerable": bool(query.vulnerable),
-        "imported": read_imported(query.imported),
+        "imported": query.imported or None,
         # A link to one manifest shows it, whatever it belongs to.
         "fixture": None if query.manifest else FILES[query.files],
         "after": int(query.after) if query.after else None,

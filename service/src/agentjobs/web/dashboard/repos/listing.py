@@ -1,14 +1,14 @@
 """/repos: connected repositories, imports in progress, and connecting by https URL."""
 
-from typing import Any, get_args
-from urllib.parse import urlencode
+from typing import Annotated, Any
 
-import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from agentjobs.jobs.views.repo_lines import Order, RepoFilter, State, list_repo_lines
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.imports.rows import dismiss, list_imports
+from agentjobs.web.dashboard.list_query import ListQuery, PageNumber
 from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repos.index_text import PLATFORM_NAMES, index_state
@@ -38,30 +38,16 @@ _FIELD_OF = {
 }
 
 
-class _Query(msgspec.Struct, frozen=True, kw_only=True):
-    """The query parameters; the empty string means any."""
-
+class _Query(ListQuery, frozen=True, kw_only=True):
     q: str = ""
-    platform: str = ""
+    platform: Annotated[str, Meta(pattern=f"^({'|'.join(PLATFORM_NAMES)})$")] = ""
     state: State | None = None
     order: Order = "active"
-    page: int = 1
-
-    @property
-    def is_narrowed(self) -> bool:
-        return bool(self.q or self.platform or self.state)
+    page: PageNumber = 1
 
     @property
     def filter(self) -> RepoFilter:
         return RepoFilter(search=self.q, platform=self.platform or None, state=self.state)
-
-    def address(self, path: str, **changes: Any) -> str:
-        fields = {**msgspec.structs.asdict(self), **changes}
-        defaults = msgspec.structs.asdict(_Query())
-        query = urlencode(
-            {name: field for name, field in fields.items() if field != defaults[name]}
-        )
-        return f"{path}?{query}" if query else path
 
 
 async def connect(request: PageRequest) -> Response:
@@ -91,7 +77,7 @@ async def dismiss_import(request: PageRequest) -> Response:
 
 
 async def show(request: PageRequest, problem: Problem | None = None) -> Response:
-    query = _read_query(request)
+    query = _Query.read(request.query_param)
     lines = await list_repo_lines(
         request.db,
         request.organization_id,
@@ -132,18 +118,6 @@ def _for_page(problem: Problem) -> Problem:
         return problem
     message = "Enter a name such as owner/name, with letters and digits, and with _ . - in between."
     return Problem(problem.code, message)
-
-
-def _read_query(request: PageRequest) -> _Query:
-    state, order = request.query_param("state"), request.query_param("order")
-    platform = request.query_param("platform")
-    return _Query(
-        q=request.query_param("q")[:_MAX_CHARACTERS],
-        platform=platform if platform in PLATFORM_NAMES else "",
-        state=next((arg for arg in get_args(State) if arg == state), None),
-        order=next((arg for arg in get_args(Order) if arg == order), "active"),
-        page=request.page_number() or 1,
-    )
 
 
 ROUTES: Routes = [

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from agentjobs.jobs.operations.package_fix import fix_package
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.vulnerabilities.query import PATH, read_query
+from agentjobs.web.dashboard.vulnerabilities.query import PATH, Query
 from agentjobs_runtime.problems import Problem
 
 _FINDING_ID = re.compile("fnd_[0-9a-z]{26}")
@@ -39,7 +39,7 @@ def form_page(advisory: str, back: str) -> str:
     if advisory:
         return f"{PATH}/{quote(advisory[:200], safe='')}"
     fields = dict(parse_qsl(back[:_MAX_BACK_LENGTH].partition("?")[2]))
-    return read_query(lambda name: fields.get(name, "")).address(PATH)
+    return Query.read(lambda name: fields.get(name, "")).address(PATH)
 
 
 ROUTES: Routes = [PageRoute("POST", f"{PATH}/packages/{{finding_id}}/fix", "member", fix)]

@@ -25,7 +25,6 @@ from agentjobs.web.dashboard.vulnerabilities.query import (
     PATH,
     STATE_OPTIONS,
     Query,
-    read_query,
 )
 from agentjobs_dependencies.advisories.severity import LEVELS, format_level
 
@@ -33,7 +32,7 @@ _PER_PAGE = 50
 
 
 async def show(request: PageRequest) -> Response:
-    query = read_query(request.query_param)
+    query = Query.read(request.query_param)
     repo_choice = await load_repo_choice(request, query.repo)
     page_url = request.settings.public_path + PATH
     repo_id = None if repo_choice.repo is None else repo_choice.repo.id

@@ -1,11 +1,13 @@
 """Filters that the lists of dependencies and of vulnerabilities share."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from agentjobs_dependencies.model import Imported
 
+Files = Literal["", "fixtures", "all"]
 # By query parameter: whether to list fixtures; None for both. Fixtures are listed apart.
-FILES: Mapping[str, bool | None] = {"": False, "fixtures": True, "all": None}
+FILES: Mapping[Files, bool | None] = {"": False, "fixtures": True, "all": None}
 FILES_OPTIONS = [("", "without fixtures"), ("fixtures", "fixtures"), ("all", "all")]
 
 IMPORTED_LABELS: Mapping[Imported, str] = {
@@ -14,8 +16,3 @@ IMPORTED_LABELS: Mapping[Imported, str] = {
     "unknown": "unknown",
 }
 IMPORTED_OPTIONS = [("", "any"), *IMPORTED_LABELS.items()]
-
-
-def read_imported(text: str) -> Imported | None:
-    """The filter of a query parameter; None for any."""
-    return next((value for value in IMPORTED_LABELS if value == text), None)

@@ -8,7 +8,7 @@ from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.audit_log.csv_export import MAX_ROWS, export_csv
-from agentjobs.web.dashboard.settings.audit_log.query import AuditQuery, build_filter, read_query
+from agentjobs.web.dashboard.settings.audit_log.query import AuditQuery, build_filter
 from agentjobs.web.dashboard.settings.audit_log.text import (
     GROUPS,
     describe_action,
@@ -23,22 +23,22 @@ _PAGE = 50
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """An entry as shown; `actor_query` filters by its actor."""
+    """An entry as shown; `actor_url` filters by its actor."""
 
     record: AuditRecord
     kind: str
     action: str
     details: list[tuple[str, str]]
-    actor_query: str
+    actor_url: str
 
 
 async def show(request: PageRequest) -> Response:
-    query = read_query(request)
+    query = AuditQuery.read(request.query_param)
     try:
         audit_filter = build_filter(query, request.zone)
     except Problem as problem:
         return await _page(request, query, [], problem=problem)
-    if request.query_param("format") == "csv":
+    if query.format:
         return await _csv_response(request, audit_filter)
     records = await list_entries(
         request.db,
@@ -64,18 +64,18 @@ async def _page(
     *,
     problem: Problem | None = None,
 ) -> Response:
-    shown = records[:_PAGE]
-    older = query.address(before=shown[-1].id) if len(records) > _PAGE else None
+    shown, page_url = records[:_PAGE], request.settings.public_path + _PATH
+    older = query.address(page_url, before=shown[-1].id) if len(records) > _PAGE else None
     return await request.render(
         "settings/audit_log.html",
         problem=problem,
         query=query,
         groups=_groups(query),
-        lines=[_line(record) for record in shown],
-        all_actors=query.address(actor_id="", before=""),
+        lines=[_line(record, page_url) for record in shown],
+        all_actors=query.address(page_url, actor_id="", before=""),
         older=older,
-        newest=query.address(before="") if query.before else None,
-        csv_query=query.address(before="", format="csv"),
+        newest=query.address(page_url, before="") if query.before else None,
+        csv_url=query.address(page_url, before="", format="csv"),
         max_rows=MAX_ROWS,
     )
 
@@ -88,13 +88,13 @@ def _groups(query: AuditQuery) -> list[tuple[str, str, str]]:
     return known
 
 
-def _line(record: AuditRecord) -> _Line:
+def _line(record: AuditRecord, page_url: str) -> _Line:
     return _Line(
         record,
         describe_actor(record.actor_kind),
         describe_action(record.action),
         describe_details(record.details),
-        _query_for_actor(record).address(),
+        _query_for_actor(record).address(page_url),
     )
 
 

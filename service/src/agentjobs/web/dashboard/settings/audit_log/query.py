@@ -1,52 +1,25 @@
 """Parses and builds the query string of the audit log page."""
 
-import re
 from datetime import tzinfo
-from urllib.parse import urlencode
+from typing import Annotated, Literal
 
-import msgspec
+from msgspec import Meta
 
 from agentjobs.organizations.audit import AuditFilter
 from agentjobs.web.dashboard.date_fields import between_days
-from agentjobs.web.dashboard.request_context import PageRequest
-
-_is_id = re.compile(r"aud_[0-9a-z]{26}").fullmatch
-_is_actor_id = re.compile(r"[a-z]{1,10}_[0-9A-Za-z]{1,64}").fullmatch
-_is_action = re.compile(r"[a-z_.]{1,100}").fullmatch
+from agentjobs.web.dashboard.list_query import ListQuery
 
 
-class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The query parameters; the empty string means any. `until` is inclusive."""
+class AuditQuery(ListQuery, frozen=True, kw_only=True):
+    """The empty string means any. `until` is inclusive."""
 
     actor: str = ""
-    actor_id: str = ""
-    action: str = ""
+    actor_id: Annotated[str, Meta(pattern="^[a-z]{1,10}_[0-9A-Za-z]{1,64}$")] = ""
+    action: Annotated[str, Meta(pattern="^[a-z_.]{1,100}$")] = ""
     since: str = ""
     until: str = ""
-    before: str = ""
-
-    @property
-    def is_narrowed(self) -> bool:
-        return bool(self.actor or self.actor_id or self.action or self.since or self.until)
-
-    def address(self, **changes: str) -> str:
-        """The query string of this view with some parameters changed."""
-        fields = {**msgspec.structs.asdict(self), **changes}
-        return urlencode({name: text for name, text in fields.items() if text})
-
-
-def read_query(request: PageRequest) -> AuditQuery:
-    before, action = request.query_param("before"), request.query_param("action")
-    actor_id = request.query_param("actor_id")
-    return AuditQuery(
-        # PostgreSQL does not accept NUL in text.
-        actor=request.query_param("actor").replace("\0", "\N{REPLACEMENT CHARACTER}"),
-        actor_id=actor_id if _is_actor_id(actor_id) else "",
-        action=action if _is_action(action) else "",
-        since=request.query_param("since"),
-        until=request.query_param("until"),
-        before=before if _is_id(before) else "",
-    )
+    format: Literal["", "csv"] = ""
+    before: Annotated[str, Meta(pattern="^aud_[0-9a-z]{26}$")] = ""
 
 
 def build_filter(query: AuditQuery, zone: tzinfo) -> AuditFilter:
