@@ -4,45 +4,30 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from functools import lru_cache
 
 from agentjobs_runtime.clock import now_ms
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_BODY_LENGTH = 26
-_RANDOM_BITS = 80
 # Two digits at a time: every job has several identifiers.
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
-_TIME_SHIFTS = range(40, -1, -10)
-
-_RANDOM_BYTES = _RANDOM_BITS // 8
-_STOCK_SIZE = 64
+# The digits that `int` reads.
+_TO_NUMBER = str.maketrans(_ALPHABET, "0123456789abcdefghijklmnopqrstuv")
+_BODY_LENGTH = 26
+_RANDOM_BITS = 80
 _SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 _lock = threading.Lock()
 _last = 0
-_stock: list[int] = []
-# A forked process must not repeat the identifiers of its parent.
-os.register_at_fork(after_in_child=_stock.clear)
 
 
 def new_id(prefix: str) -> str:
     """A new identifier such as `job_01jd…`. Identifiers of one process sort by creation."""
     global _last  # noqa: PLW0603 - identifiers are ordered across the whole process
     with _lock:
-        fresh = (now_ms() << _RANDOM_BITS) | _random_bits()
+        fresh = (now_ms() << _RANDOM_BITS) | int.from_bytes(os.urandom(_RANDOM_BITS // 8))
         _last = max(fresh, _last + 1)
         value = _last
     return f"{prefix}_{_encode(value)}"
-
-
-def _random_bits() -> int:
-    """Takes bits from a stock, so that one system call serves many identifiers."""
-    if not _stock:
-        random = os.urandom(_RANDOM_BYTES * _STOCK_SIZE)
-        ends = range(_RANDOM_BYTES, len(random) + 1, _RANDOM_BYTES)
-        _stock.extend(int.from_bytes(random[end - _RANDOM_BYTES : end]) for end in ends)
-    return _stock.pop()
 
 
 def id_pattern(prefix: str) -> str:
@@ -62,27 +47,11 @@ def first_id_at(prefix: str, at_ms: int) -> str:
 
 def creation_time_ms(identifier: str) -> int:
     """The creation time in milliseconds."""
-    value = 0
-    for digit in identifier[-_BODY_LENGTH:]:
-        value = value << 5 | _ALPHABET.index(digit)
-    return value >> _RANDOM_BITS
+    return int(identifier[-_BODY_LENGTH:].translate(_TO_NUMBER), 32) >> _RANDOM_BITS
 
 
 def _encode(value: int) -> str:
-    # Two numbers of 40 bits, because shifting a number of 128 bits takes several times as long.
-    high, low = (value >> 40) & 0xFF_FFFF_FFFF, value & 0xFF_FFFF_FFFF
-    return (
-        f"{_encode_time(value >> _RANDOM_BITS)}"
-        f"{_PAIRS[high >> 30]}{_PAIRS[high >> 20 & 1023]}"
-        f"{_PAIRS[high >> 10 & 1023]}{_PAIRS[high & 1023]}"
-        f"{_PAIRS[low >> 30]}{_PAIRS[low >> 20 & 1023]}"
-        f"{_PAIRS[low >> 10 & 1023]}{_PAIRS[low & 1023]}"
-    )
-
-
-@lru_cache(maxsize=16)
-def _encode_time(at_ms: int) -> str:
-    return "".join([_PAIRS[(at_ms >> shift) & 1023] for shift in _TIME_SHIFTS])
+    return "".join([_PAIRS[value >> shift & 1023] for shift in range(120, -1, -10)])
 
 
 def is_secret_name(text: str) -> bool:
