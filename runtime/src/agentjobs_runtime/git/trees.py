@@ -20,8 +20,7 @@ MAX_CHANGES = 50_000
 MAX_PATH_BYTES = 8 * 1024**2
 # Parsing a chunk takes about a millisecond.
 _CHUNK_BYTES = 64 * 1024
-_LIST_NAMES = ("ls-tree", "-r", "-t", "-z", "--full-tree")
-_LIST_TREE = (*_LIST_NAMES, "--long")
+_LIST_TREE = ("ls-tree", "-r", "-t", "-z", "--full-tree", "--long")
 # The size of each record. A name that contains the same counts too, which is more than it has.
 _SIZES = re.compile(rb" (\d+)\t")
 
@@ -67,17 +66,6 @@ async def measure_entries(git_dir: Path, revision: str) -> AsyncGenerator[tuple[
     async with aclosing(_chunks((*_LIST_TREE, revision), git_dir)) as chunks:
         async for chunk in chunks:
             yield chunk.count(b"\0"), sum(map(int, _SIZES.findall(chunk)))
-
-
-async def count_entries(git_dir: Path, revision: str) -> AsyncGenerator[int, None]:
-    """How many entries follow: like `measure_entries`, without sizes.
-
-    Git looks up a size for every entry, even if many entries are the same file, which takes
-    about ten times as long as listing them.
-    """
-    async with aclosing(_chunks((*_LIST_NAMES, revision), git_dir)) as chunks:
-        async for chunk in chunks:
-            yield chunk.count(b"\0")
 
 
 async def changes_between(

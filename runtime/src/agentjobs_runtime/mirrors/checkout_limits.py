@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from agentjobs_runtime.files.copying import measure_tree
-from agentjobs_runtime.git.trees import count_entries, measure_entries
+from agentjobs_runtime.git.trees import measure_entries
 from agentjobs_runtime.mirrors.errors import RepoUnavailable
 from agentjobs_runtime.threads import run_in_thread
 
@@ -18,8 +18,6 @@ MIB = 1024**2
 # Checked out, text takes 3 to 20 times what git stores, and very small files up to 45 times.
 MAX_RATIO = 50
 MAX_KEPT_BYTES = 32 * MIB
-# With more entries, their number is checked before their sizes.
-_FEW_FILES = 10_000
 _BLOCK_BYTES = 4_096
 
 
@@ -49,14 +47,15 @@ async def check_checkout_size(
 ) -> CheckoutAllowance:
     """Reads no further than the limits. Raises RepoUnavailable and GitError."""
     files = size_bytes = 0
-    is_counted = False
     async with aclosing(measure_entries(git_dir, commit)) as parts:
         async for count, part_bytes in parts:
             files += count
             size_bytes += part_bytes
-            if files > min(_FEW_FILES, limits.files) and not is_counted:
-                await _check_count(git_dir, commit, limits)
-                is_counted = True
+            if files > limits.files:
+                raise RepoUnavailable(
+                    f"the commit has more than {limits.files} files and directories"
+                    " (the setting limit_checkout_files)"
+                )
             if size_bytes > limits.size_bytes:
                 raise RepoUnavailable(
                     f"the commit checks out to more than {limits.size_bytes // MIB} MiB"
@@ -87,15 +86,3 @@ async def _check_ratio(git_dir: Path, disk_bytes: int, limits: CheckoutLimits) -
         )
     is_kept = disk_bytes <= max(proportional_bytes, MAX_KEPT_BYTES)
     return CheckoutAllowance(min(allowed_bytes, limits.size_bytes), is_kept)
-
-
-async def _check_count(git_dir: Path, commit: str, limits: CheckoutLimits) -> None:
-    files = 0
-    async with aclosing(count_entries(git_dir, commit)) as counts:
-        async for count in counts:
-            files += count
-            if files > limits.files:
-                raise RepoUnavailable(
-                    f"the commit has more than {limits.files} files and directories"
-                    " (the setting limit_checkout_files)"
-                )
