@@ -21,7 +21,7 @@ READERS = {
     "agentjobs/jobs/operations/open_pulls.py": "object IDs of manifests, as a key",
     "agentjobs_worker/workspace/change_checks.py": "what the agent changed",
 }
-READING = re.compile(r'\b(blob_pieces|read_blobs|list_tree|list_files)\(|"(ls-tree|cat-file)"')
+READING = re.compile(r'\b(read_small_blobs|read_blobs|list_tree|list_files)\(|"(ls-tree|cat-file)"')
 
 
 def test_a_declared_file_and_what_replaces_its_directory_are_protected() -> None:

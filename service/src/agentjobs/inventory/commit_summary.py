@@ -15,7 +15,7 @@ import msgspec
 from agentjobs.inventory.test_command import READ_FILES, RootFiles, guess_test_command
 from agentjobs_dependencies.languages import detect_language
 from agentjobs_runtime.environments.key import LOCK_FILES, MAX_FILES, CacheFile
-from agentjobs_runtime.git.blobs import blob_pieces
+from agentjobs_runtime.git.blobs import read_small_blobs
 from agentjobs_runtime.git.trees import REGULAR, TreeEntry, list_tree
 from agentjobs_runtime.mirrors.checkout_limits import (
     DEFAULT_LIMITS,
@@ -80,11 +80,8 @@ async def read_commit_summary(
     async with aclosing(list_tree(git_dir, commit)) as entries:
         async for entry in entries:
             listing.add(entry)
-    contents = await _read(git_dir, listing.to_read)
-    error = listing.configuration_error
-    if FILE_NAME in contents and contents[FILE_NAME] is None:
-        error = f"is larger than {MAX_FILE_BYTES // 1024} KiB"
-    texts = {name: content for name, content in contents.items() if content is not None}
+    contents = await read_small_blobs(git_dir, list(listing.to_read.values()))
+    texts = dict(zip(listing.to_read, contents, strict=True))
     configuration = texts.pop(FILE_NAME, None)
     devcontainers = [texts.pop(name, None) for name in ServiceFile.DEVCONTAINER.value]
     return CommitSummary(
@@ -92,7 +89,7 @@ async def read_commit_summary(
         guidance=listing.guidance_files(),
         test_command=guess_test_command(RootFiles(listing.root_names, texts)),
         configuration=configuration,
-        configuration_error=error,
+        configuration_error=listing.configuration_error,
         lock_files=tuple(listing.lock_files),
         devcontainer=next(
             (devcontainer for devcontainer in devcontainers if devcontainer is not None), None
@@ -168,7 +165,7 @@ class _Listing:
     def _add_root_file(self, entry: TreeEntry) -> None:
         name = entry.path.decode("utf-8", "replace")
         if name == FILE_NAME or name in READ_FILES:
-            self.to_read[name] = entry.object_id
+            self._add_to_read(name, entry)
 
     def _add_environment_file(self, entry: TreeEntry) -> None:
         name = entry.path.rsplit(b"/", 1)[-1]
@@ -176,26 +173,15 @@ class _Listing:
             path = entry.path.decode("utf-8", "replace")
             self.lock_files.append(CacheFile(path, entry.object_id))
         if entry.path in _DEVCONTAINER_PATHS:
-            self.to_read[entry.path.decode("ascii")] = entry.object_id
+            self._add_to_read(entry.path.decode("ascii"), entry)
+
+    def _add_to_read(self, name: str, entry: TreeEntry) -> None:
+        if entry.size <= MAX_FILE_BYTES:
+            self.to_read[name] = entry.object_id
+        elif name == FILE_NAME:
+            self.configuration_error = f"is larger than {MAX_FILE_BYTES // 1024} KiB"
 
     def _add_guidance(self, path: bytes) -> None:
         text = path.decode("utf-8", "replace")
         if len(text) <= _MAX_PATH_CHARACTERS and _PLAIN_PATH.fullmatch(text):
             self._guidance.append(text)
-
-
-async def _read(git_dir: Path, object_ids: dict[str, str]) -> dict[str, bytes | None]:
-    """The content of each file by name; None if it is too large."""
-    if not object_ids:
-        return {}
-    contents: list[bytes | None] = []
-    content: bytes | None = b""
-    async with aclosing(blob_pieces(git_dir, list(object_ids.values()))) as pieces:
-        async for piece, is_last in pieces:
-            if content is not None:
-                content = content + piece
-                content = content if len(content) <= MAX_FILE_BYTES else None
-            if is_last:
-                contents.append(content)
-                content = b""
-    return dict(zip(object_ids, contents, strict=True))

@@ -1,9 +1,8 @@
 """Reads a declared file of a commit. The content is untrusted."""
 
-from contextlib import aclosing
 from pathlib import Path
 
-from agentjobs_runtime.git.blobs import blob_pieces, blob_sizes
+from agentjobs_runtime.git.blobs import blob_sizes, read_small_blobs
 from agentjobs_runtime.git.process import git
 from agentjobs_runtime.git.trees import REGULAR
 from agentjobs_runtime.repo_files.service_files import ServiceFile
@@ -29,5 +28,4 @@ async def read_service_file(
         raise InvalidServiceFile("must be a regular file, not a symlink or submodule")
     if (await blob_sizes(git_dir, [object_id]))[0] > max_bytes:
         raise InvalidServiceFile(f"is larger than {max_bytes // 1024} KiB")
-    async with aclosing(blob_pieces(git_dir, [object_id])) as pieces:
-        return b"".join([piece async for piece, _ in pieces])
+    return (await read_small_blobs(git_dir, [object_id]))[0]

@@ -15,7 +15,7 @@ from agentjobs.web.git.push_commands import (
     pkt_line,
     rejection_report,
 )
-from agentjobs_runtime.git.blobs import BatchParser
+from agentjobs_runtime.git.blobs import split_batch
 from agentjobs_runtime.git.trees import _change, _entry
 from agentjobs_runtime.mirrors.push_refusals import (
     MAX_MESSAGE_LENGTH,
@@ -77,14 +77,7 @@ def _parse_batch(data: bytes) -> None:
     """The framing is git's; only the content is untrusted."""
     blobs = data.split(b"|")
     output = b"".join(b"%s blob %d\n%s\n" % (_OID, len(blob), blob) for blob in blobs)
-    parser = BatchParser()
-    parsed = [b""]
-    for chunk in split_bytes(output):
-        for piece, is_last in parser.pieces(chunk):
-            parsed[-1] += piece
-            if is_last:
-                parsed.append(b"")
-    assert parsed[:-1] == blobs
+    assert list(split_batch(output)) == blobs
 
 
 def _parse_names(data: bytes) -> None:

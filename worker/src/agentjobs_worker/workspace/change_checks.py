@@ -1,11 +1,10 @@
 """Checks an agent's tree and changes against the rules, with the help of git."""
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentjobs_runtime.git.blobs import blob_pieces, blob_sizes
+from agentjobs_runtime.git.blobs import blob_sizes, read_small_blobs
 from agentjobs_runtime.git.trees import REGULAR, Change, TooManyChanges, changes_between
 from agentjobs_runtime.mirrors.errors import UnsafeChange
 from agentjobs_runtime.repo_files.patterns import Pattern
@@ -135,16 +134,7 @@ async def _lfs_pointers(stage: Stage, changes: Sequence[Change]) -> set[str]:
     small = [
         blob for blob, size in zip(ids, sizes, strict=True) if 0 < size < MAX_LFS_POINTER_BYTES
     ]
-    if not small:
-        return set()
-    contents: list[bytes] = []
-    content_so_far = b""
-    async with aclosing(blob_pieces(stage.mirror, small, environment=stage.environment)) as pieces:
-        async for piece, is_last in pieces:
-            content_so_far += piece
-            if is_last:
-                contents.append(content_so_far)
-                content_so_far = b""
+    contents = await read_small_blobs(stage.mirror, small, environment=stage.environment)
     return {blob for blob, content in zip(small, contents, strict=True) if is_lfs_pointer(content)}
 
 
