@@ -10,8 +10,6 @@ from agentjobs.cli.output import escape_line, print_note
 from agentjobs_runtime.logging_setup import LineHandler
 
 MAX_LOG_BYTES = 16 * 1024**2
-# A busy laptop causes these warnings, and users at the terminal cannot act on them.
-_ONLY_IN_FILE = frozenset({"agentjobs_runtime.loop_monitor"})
 
 
 class TerminalLog(LineHandler):
@@ -24,7 +22,7 @@ class TerminalLog(LineHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
-        if record.levelno >= logging.WARNING and record.name not in _ONLY_IN_FILE:
+        if record.levelno >= logging.WARNING:
             text = escape_line(record.getMessage())
             with contextlib.suppress(OSError):
                 print_note(f"{record.levelname.lower()}: {text}")

@@ -6,7 +6,6 @@ import logging
 import pytest
 
 from agentjobs.cli.terminal_log import TerminalLog
-from agentjobs_runtime import loop_monitor
 from agentjobs_runtime.logging_setup import JsonFormatter
 
 
@@ -37,16 +36,6 @@ def test_all_lines_are_in_the_file_and_warnings_on_the_screen_too(log, capsys):
     assert captured.out == ""
     assert captured.err == "warning: the disk is \\x1b[2Jfull\\n\n"
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_warnings_of_a_busy_event_loop_are_only_in_the_file(log, capsys):
-    logger, path = log
-    record = logger.makeRecord(
-        loop_monitor.__name__, logging.WARNING, __file__, 1, "the event loop was busy", (), None
-    )
-    logger.handle(record)
-    assert "the event loop was busy" in path.read_text()
-    assert capsys.readouterr().err == ""
 
 
 def test_the_file_is_bounded_and_one_earlier_file_is_kept(log):
