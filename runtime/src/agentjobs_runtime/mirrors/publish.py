@@ -122,11 +122,6 @@ def _push_failure(remote: Remote, error: GitError) -> PushRejected | RepoUnavail
     return repo_unavailable("the branch cannot be pushed", remote, error)
 
 
-async def upload_commit(mirror: Path, commit: str, ref: str, remote: Remote) -> None:
-    """Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond."""
-    await push_ref(mirror, commit, ref, remote)
-
-
 async def download_commit(mirror: Path, ref: str, remote: Remote) -> str:
     """The commit of the ref, which the mirror has afterwards. Raises RepoUnavailable."""
     try:
@@ -140,8 +135,3 @@ async def download_commit(mirror: Path, ref: str, remote: Remote) -> str:
     if commit is None:
         raise RepoUnavailable(f"{ref} does not name a commit")
     return commit
-
-
-async def remove_ref(mirror: Path, ref: str, remote: Remote) -> None:
-    """Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond."""
-    await push_ref(mirror, "", ref, remote)

@@ -13,7 +13,7 @@ from agentjobs.publishing.retry import retry_while_unreachable
 from agentjobs_runtime.git.process import git
 from agentjobs_runtime.git.remote import Remote
 from agentjobs_runtime.mirrors.errors import PushDenied, PushRejected, RepoUnavailable
-from agentjobs_runtime.mirrors.publish import download_commit, remove_ref, upload_commit
+from agentjobs_runtime.mirrors.publish import download_commit, push_ref
 
 
 async def sign_by_platform(run: ServiceRun, repo: HostedRepo, work: PushedWork) -> PushedWork:
@@ -51,7 +51,7 @@ async def _sign(
     ref = f"refs/agentjobs/unsigned/{run.job.id}"
     # The platform needs the files of the change before it can make a commit of them.
     async with _remote(run, repo) as remote:
-        await upload_commit(run.mirror, work.commit, ref, remote)
+        await push_ref(run.mirror, work.commit, ref, remote)
     # Tokens may expire while a platform is busy: each step has its own connection.
     try:
         commit = await _new_commit(run, work)
@@ -61,7 +61,7 @@ async def _sign(
     finally:
         with contextlib.suppress(PushRejected, RepoUnavailable, PlatformError):
             async with _remote(run, repo) as remote:
-                await remove_ref(run.mirror, ref, remote)
+                await push_ref(run.mirror, "", ref, remote)
     await _check_same_change(run, work, commit, signed)
     return signed
 
