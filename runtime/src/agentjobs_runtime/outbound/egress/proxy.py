@@ -29,15 +29,15 @@ _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 async def serve_proxy(client: Streams, policy: EgressPolicy) -> None:
     """The client's reader must have the limit MAX_HEAD_BYTES."""
     try:
-        request = await _read_request(client[0])
+        request = await read_request(client[0])
         if request is not None:
             await _serve(request, client, policy)
     except ConnectionRefused as refusal:
         await _refuse(client, refusal)
 
 
-async def _read_request(reader: asyncio.StreamReader) -> ProxyRequest | None:
-    """None if the client left without sending a request."""
+async def read_request(reader: asyncio.StreamReader) -> ProxyRequest | None:
+    """None if the client left without sending a request. Raises ConnectionRefused."""
     try:
         async with asyncio.timeout(HEAD_SECONDS):
             return parse_request(await reader.readuntil(END))

@@ -11,7 +11,9 @@ import hmac
 import secrets
 from collections.abc import AsyncIterator
 
-from agentjobs_runtime.outbound.egress.http_head import END, HeadError, ProxyRequest, parse_request
+from agentjobs_runtime.outbound.egress.http_head import MAX_HEAD_BYTES, ProxyRequest
+from agentjobs_runtime.outbound.egress.policy import ConnectionRefused
+from agentjobs_runtime.outbound.egress.proxy import read_request
 from agentjobs_runtime.outbound.egress.relay import CHUNK_BYTES, closing, copy_to_end
 from agentjobs_runtime.outbound.guard.addresses import AllowList, BlockedAddress
 from agentjobs_runtime.outbound.guard.dial import Streams, Unreachable, dial
@@ -19,8 +21,6 @@ from agentjobs_runtime.outbound.guard.host_patterns import bracket_ipv6
 from agentjobs_runtime.outbound.guard.resolver import Lookup, new_job_resolver, system_lookup
 
 MAX_CONNECTIONS = 16
-MAX_HEAD_BYTES = 16 * 1024
-HEAD_SECONDS = 10
 _LOOPBACK = "127.0.0.1"
 _USER = "agentjobs"
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -76,8 +76,8 @@ class Tunnel:
 
     async def _serve(self, client: Streams) -> None:
         async with closing(client[1]):
-            with contextlib.suppress(OSError):
-                request = await _read_request(client[0])
+            with contextlib.suppress(OSError, ConnectionRefused):
+                request = await read_request(client[0])
                 if request is None:
                     return
                 if not self._is_authenticated(request):
@@ -160,11 +160,3 @@ async def open_tunnel(
     finally:
         server.close()
         await tunnel.close()
-
-
-async def _read_request(reader: asyncio.StreamReader) -> ProxyRequest | None:
-    try:
-        async with asyncio.timeout(HEAD_SECONDS):
-            return parse_request(await reader.readuntil(END))
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, HeadError):
-        return None
