@@ -1,5 +1,6 @@
 """The provider that a job's model requests are sent to: URL, key and allowed models."""
 
+import re
 from typing import Literal
 
 import msgspec
@@ -44,23 +45,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
 
 def matches_model(pattern: str, model: str) -> bool:
     """Whether the pattern, in which `*` matches any text, matches the model's name."""
-    first, *others = pattern.split("*")
-    if not others:
-        return model == pattern
-    *inner, last = others
-    if len(model) < len(first) + len(last) or not model.startswith(first):
-        return False
-    return model.endswith(last) and _contains_in_order(
-        inner, model[len(first) : len(model) - len(last)]
-    )
-
-
-def _contains_in_order(parts: list[str], text: str) -> bool:
-    """Takes the earliest match of each part, so that the time is linear for any pattern."""
-    position = 0
-    for part in parts:
-        start = text.find(part, position)
-        if start < 0:
-            return False
-        position = start + len(part)
-    return True
+    first, *inner = map(re.escape, pattern.split("*"))
+    last = f".*{inner.pop()}" if inner else ""
+    # The earliest match of each part, so that the time is linear for any pattern.
+    parts = "".join(f"(?>.*?{part})" for part in inner)
+    return re.fullmatch(first + parts + last, model, re.DOTALL) is not None
