@@ -2,7 +2,6 @@
 
 import os
 import sys
-from unicodedata import combining, east_asian_width
 
 _CLEAR = "\r\x1b[K"
 _DEFAULT_COLUMNS = 80
@@ -24,24 +23,11 @@ def clear_line() -> None:
 
 def fit(line: str, columns: int) -> str:
     """Cuts the line to the columns, marked with … if it was cut."""
-    width = 0
-    for index, character in enumerate(line):
-        width += _width(character)
-        if width > columns:
-            return f"{_cut(line[:index], columns - 1)}…" if columns > 0 else ""
-    return line
+    from rich.cells import cell_len, set_cell_size
 
-
-def _cut(line: str, columns: int) -> str:
-    while line and sum(map(_width, line)) > columns:
-        line = line[:-1]
-    return line
-
-
-def _width(character: str) -> int:
-    if combining(character):
-        return 0
-    return 2 if east_asian_width(character) in "WF" else 1
+    if cell_len(line) <= columns:
+        return line
+    return f"{set_cell_size(line, columns - 1)}…" if columns > 0 else ""
 
 
 def _columns() -> int:

@@ -215,7 +215,7 @@ def test_a_dumb_terminal_gets_notes(wait, capsys, monkeypatch):
         ("abcd", 3, "ab…"),
         ("日本語", 6, "日本語"),
         ("日本語", 5, "日本…"),
-        ("日本語", 4, "日…"),
+        ("日本語", 4, "日 …"),
         ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
         ("abc", 1, "…"),
         ("abc", 0, ""),
