@@ -21,11 +21,6 @@ _FIELDS = (
 agents = typer.Typer(no_args_is_help=True, help="List and check agent types.")
 
 
-@agents.callback()
-def agents_group() -> None:
-    """List and check agent types."""
-
-
 @agents.command("list")
 def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
     """List the built-in agent types and those defined in agentjobs.toml."""

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from agentjobs.cli.demo import sample, screen
+from agentjobs.cli.demo import sample
 from agentjobs.cli.demo.receiver import Receiver, running_receiver
 from agentjobs.cli.demo.service import DemoFailed, DemoService, running_service
+from agentjobs.cli.output import print_result
 from agentjobs_client import AsyncClient, Job
 
 AGENT = "lint-fixer"
@@ -26,15 +27,24 @@ class _Pull(msgspec.Struct):
     diff: str
 
 
+def _print_step(text: str) -> None:
+    print_result(f"\n{text}")
+
+
+def _print(text: str) -> None:
+    """A part of a step."""
+    print_result(f"  {text}")
+
+
 async def run_demo(directory: Path, *, stay_open: bool) -> None:
     stop = _stop_signal()
-    screen.step("Create a repository with lint problems")
+    _print_step("Create a repository with lint problems")
     await sample.make_repository(directory / "shop")
-    screen.plain(str(directory / "shop"))
+    _print(str(directory / "shop"))
 
-    screen.step("Start the service: agentjobs up")
+    _print_step("Start the service: agentjobs up")
     async with running_receiver() as receiver, running_service(directory / "data") as service:
-        screen.plain(service.base_url)
+        _print(service.base_url)
         steps = asyncio.create_task(_run_steps(service, receiver, directory / "shop"))
         await _run_until(steps, stop)
         if stop.done():
@@ -42,25 +52,25 @@ async def run_demo(directory: Path, *, stay_open: bool) -> None:
         if stay_open:
             await _show_next_steps(service)
             await stop
-            screen.step("Stopped. All files of the demo were deleted")
+            _print_step("Stopped. All files of the demo were deleted")
 
 
 async def _run_steps(service: DemoService, receiver: Receiver, repository: Path) -> None:
-    screen.step("Create an API key: agentjobs keys create")
+    _print_step("Create an API key: agentjobs keys create")
     key = await service.command("keys", "create", "--name=demo", "--git-write")
-    screen.plain(key)
+    _print(key)
 
-    screen.step(f"Connect the repository: agentjobs repos connect {repository.name}")
+    _print_step(f"Connect the repository: agentjobs repos connect {repository.name}")
     await service.command("repos", "connect", str(repository), f"--name={sample.FULL_NAME}")
     async with AsyncClient(service.base_url, key) as client:
         await _until_ready(client)
 
-        screen.step(f"Add a webhook: agentjobs webhooks add {receiver.url}")
+        _print_step(f"Add a webhook: agentjobs webhooks add {receiver.url}")
         receiver.secret = await service.command("webhooks", "add", receiver.url)
-        screen.plain(receiver.secret)
+        _print(receiver.secret)
 
-        screen.step("Create a job: POST /v1/jobs")
-        screen.plain(f'{{"repo": "{sample.FULL_NAME}", "agent": "{AGENT}"}}')
+        _print_step("Create a job: POST /v1/jobs")
+        _print(f'{{"repo": "{sample.FULL_NAME}", "agent": "{AGENT}"}}')
         created_at = time.monotonic()
         receipt = await client.create_job(sample.FULL_NAME, AGENT)
         job = await _watch(client, receipt.job_id)
@@ -74,12 +84,12 @@ async def _run_steps(service: DemoService, receiver: Receiver, repository: Path)
 
 
 async def _until_ready(client: AsyncClient) -> None:
-    screen.plain(f"{sample.FULL_NAME} is being indexed")
+    _print(f"{sample.FULL_NAME} is being indexed")
     give_up_at = time.monotonic() + _READY_SECONDS
     while time.monotonic() < give_up_at:
         for repo in await client.repos():
             if repo.accepts_jobs:
-                screen.plain(f"{repo.full_name} is ready: {repo.line_count} lines")
+                _print(f"{repo.full_name} is ready: {repo.line_count} lines")
                 return
         await asyncio.sleep(_POLL_SECONDS)
     raise DemoFailed(f"{sample.FULL_NAME} was not indexed within {_READY_SECONDS:g} s")
@@ -93,7 +103,7 @@ async def _watch(client: AsyncClient, job_id: str) -> Job:
             if job.is_finished:
                 # Show the end of the log before the final status.
                 await log
-            screen.plain(f"{job_id} is {job.status}")
+            _print(f"{job_id} is {job.status}")
     finally:
         log.cancel()
     return job
@@ -104,19 +114,19 @@ async def _show_log(client: AsyncClient, job_id: str) -> None:
     async for text in client.logs(job_id, follow=True):
         *lines, unfinished = (unfinished + text).split("\n")
         for line in lines:
-            screen.log(line)
+            _print(f"| {line}")
     if unfinished:
-        screen.log(unfinished)
+        _print(f"| {unfinished}")
 
 
 async def _show_deliveries(receiver: Receiver) -> None:
-    screen.step("Webhook deliveries")
+    _print_step("Webhook deliveries")
     expected = {"job.completed", "pr.review_requested"}
     try:
         async with asyncio.timeout(_DELIVERY_SECONDS):
             while expected:
                 event = await receiver.next_event()
-                screen.plain(f"{event.event:<19}  {event.delivery_id}  signature valid")
+                _print(f"{event.event:<19}  {event.delivery_id}  signature valid")
                 expected.discard(event.event)
     except TimeoutError:
         missing = " and ".join(sorted(expected))
@@ -128,20 +138,20 @@ async def _show_pull_request(service: DemoService, job: Job, seconds: float) -> 
     number = str(job.pr_number)
     output = await service.command("pulls", "show", sample.FULL_NAME, number, "--json")
     pull = msgspec.json.decode(output, type=_Pull)
-    screen.step(f"Pull request, opened {seconds:.1f} s after the job was created")
-    screen.text(f"{pull.title}\n\n{pull.body.strip()}\n")
-    screen.text(pull.diff.rstrip("\n"))
-    screen.step("URL of the pull request")
-    screen.plain(str(job.pr_url))
+    _print_step(f"Pull request, opened {seconds:.1f} s after the job was created")
+    print_result(f"{pull.title}\n\n{pull.body.strip()}\n")
+    print_result(pull.diff.rstrip("\n"))
+    _print_step("URL of the pull request")
+    _print(str(job.pr_url))
 
 
 async def _show_next_steps(service: DemoService) -> None:
-    screen.step("Open the dashboard (this link works once, within 10 minutes)")
-    screen.plain(await service.command("users", "sign-in-link", "admin@localhost"))
-    screen.step("Merge the pull request")
+    _print_step("Open the dashboard (this link works once, within 10 minutes)")
+    _print(await service.command("users", "sign-in-link", "admin@localhost"))
+    _print_step("Merge the pull request")
     data_dir_option = f"--data-dir {service.data_dir}"
-    screen.plain(f"{sys.argv[0]} pulls merge {sample.FULL_NAME} 1 {data_dir_option}")
-    screen.step("The service runs until you press Ctrl-C")
+    _print(f"{sys.argv[0]} pulls merge {sample.FULL_NAME} 1 {data_dir_option}")
+    _print_step("The service runs until you press Ctrl-C")
 
 
 def _stop_signal() -> "asyncio.Future[None]":
