@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_process import PROGRAM, CommandLine, CommandResult, RunningService
-from tests.support.scripted_server import http, scripted_servers
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +97,6 @@ def test_a_key_that_does_not_work_is_not_stored(user, url):
 def test_an_unusable_key_is_one_line(user, url, typed):
     refused = user("login", url, typed=typed)
     assert (refused.exit_code, refused.out, refused.err.count("\n")) == (2, "", 1)
-
-
-def test_an_older_service_that_cannot_say_whose_key_it_is_is_enough(user):
-    unknown = http('{"error": {"code": "not_found", "message": "x"}}', "404 Not Found")
-    with scripted_servers() as listen:
-        port = listen(unknown, http('{"agents": []}'))
-        logged_in = user("login", f"127.0.0.1:{port}", "--json", typed="ajk_x")
-    assert logged_in.document["organization"] is None
 
 
 def test_the_key_of_the_environment_is_used_and_the_user_is_told(user, url, key):

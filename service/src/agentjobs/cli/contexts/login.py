@@ -18,12 +18,10 @@ from agentjobs.cli.contexts.connection import (
     open_client,
 )
 from agentjobs.cli.options import Json
-from agentjobs.cli.output import print_json, print_note, print_result
+from agentjobs.cli.output import Answer, print_answer, print_note
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
-
-    from agentjobs_client import Caller, Client
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -69,11 +67,11 @@ def login(
     certificates = _certificates(ca_file, address)
     connection = Connection(address.geturl(), api_key, "the key that was given", certificates)
     with explain_errors(connection), open_client(connection) as client:
-        caller = _identify(client)
+        caller = client.me()
     context = Context(context_name, connection.url, api_key, certificates)
     with edit_credentials(credentials_path()) as (credentials, store):
         store(credentials.with_context(context))
-    _report(context_name, address, caller, json)
+    print_answer(_answer(context_name, address, caller.organization.name), json=json)
 
 
 def logout(context: ContextName = None, json: Json = False) -> None:
@@ -119,28 +117,15 @@ def _key_of_environment() -> str:
     return os.environ[KEY_VARIABLE].strip()
 
 
-def _identify(client: "Client") -> "Caller | None":
-    """Checks the key. None if the service is too old to say whose it is."""
-    from agentjobs_client import NotSupported
-
-    try:
-        return client.me()
-    except NotSupported:
-        client.agents()
-        return None
-
-
-def _report(name: str, address: "SplitResult", caller: "Caller | None", json: bool) -> None:
+def _answer(name: str, address: "SplitResult", organization: str) -> Answer:
     from agentjobs.cli.contexts.address import is_unencrypted
 
-    organization = None if caller is None else caller.organization.name
-    if json:
-        print_json({"name": name, "url": address.geturl(), "organization": organization})
-    else:
-        print_result(name)
-        owner = "" if caller is None else f" (organization {organization})"
-        print_note(f"Commands now use {address.geturl()}{owner}.")
+    url = address.geturl()
+    remarks = []
     if is_unencrypted(address):
-        print_note("Warning: without https, others on the network can read the key.")
+        remarks.append("Warning: without https, others on the network can read the key.")
     if URL_VARIABLE in os.environ:
-        print_note(f"As long as {URL_VARIABLE} is set, commands use it instead.")
+        remarks.append(f"As long as {URL_VARIABLE} is set, commands use it instead.")
+    document = {"name": name, "url": url, "organization": organization}
+    note = f"Commands now use {url} (organization {organization})."
+    return Answer(document, [name], [note], remarks)

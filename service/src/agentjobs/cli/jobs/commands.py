@@ -8,7 +8,6 @@ import typer
 
 from agentjobs.cli.contexts.connection import ContextName, client_command, connect
 from agentjobs.cli.jobs import text
-from agentjobs.cli.jobs.older_services import check_filters
 from agentjobs.cli.options import Json
 from agentjobs.cli.output import Answer, Table, print_json
 from agentjobs.cli.pairs import parse_pairs
@@ -83,22 +82,17 @@ def list_jobs(
     """List jobs, newest first."""
     from agentjobs.cli.times import parse_optional_time
 
-    pairs = parse_pairs(labels or [], LABEL_HINT)
-    after, before = parse_optional_time(created_after), parse_optional_time(created_before)
     matches = client.jobs(
         status=status,
         repo=repo,
         agent=agent,
         ticket_id=ticket,
         follows=follows,
-        labels=pairs,
-        created_after=after,
-        created_before=before,
+        labels=parse_pairs(labels or [], LABEL_HINT),
+        created_after=parse_optional_time(created_after),
+        created_before=parse_optional_time(created_before),
     )
     listed = list(islice(matches, limit))
-    check_filters(
-        listed, labels=pairs, ticket_id=ticket, follows=follows, after=after, before=before
-    )
     document = {"jobs": [job.raw for job in listed]}
     return Table(document, text.COLUMNS, [text.row(job) for job in listed])
 

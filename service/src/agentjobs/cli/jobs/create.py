@@ -9,7 +9,6 @@ import typer
 
 from agentjobs.cli.contexts.connection import ContextName, connect
 from agentjobs.cli.jobs.commands import LABEL_HINT, JobId, jobs
-from agentjobs.cli.jobs.older_services import warn_of_ignored_labels
 from agentjobs.cli.options import Json
 from agentjobs.cli.output import print_json, print_note, print_result
 from agentjobs.cli.pairs import parse_pairs
@@ -89,7 +88,6 @@ def create_job(
             config_override=override or None,
             labels=pairs or None,
         )
-        warn_of_ignored_labels(receipt, pairs)
         _print_receipt(client, receipt, wait=wait, timeout=timeout, json=json)
 
 
@@ -138,7 +136,6 @@ def follow_up_job(
             priority=priority,
             labels=pairs or None,
         )
-        warn_of_ignored_labels(receipt, pairs)
         _print_receipt(client, receipt, wait=wait, timeout=timeout, json=json)
 
 

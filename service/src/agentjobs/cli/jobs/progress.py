@@ -1,8 +1,7 @@
 """Shows a job while a command waits for it: a line that changes on a terminal, notes elsewhere."""
 
 import re
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from agentjobs.cli.jobs import text
 from agentjobs.cli.live_line import can_show_line, clear_line, show_line
@@ -26,15 +25,8 @@ class Progress:
         self._reason: str | None = None
         self._is_away = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def close(self) -> None:
+        """Called when the waiting has ended."""
 
     def show(self, job: "Job") -> None:
         if self._is_away:
@@ -63,14 +55,8 @@ class LiveProgress(Progress):
         super().__init__(known_status)
         self._client = client
         self._last_line = ""
-        self._has_tail = True
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         clear_line()
 
     def show(self, job: "Job") -> None:
@@ -79,8 +65,7 @@ class LiveProgress(Progress):
             return
         line = text.progress(job)
         if job.status == "running":
-            if self._has_tail:
-                self._read_last_line(job.job_id)
+            self._read_last_line(job.job_id)
             line += f": {self._last_line}" if self._last_line else ""
         show_line(escape_line(line))
 
@@ -92,8 +77,6 @@ class LiveProgress(Progress):
         except ClientError:
             # The next response of the job says whether the service is away.
             return
-        # An older service sends the whole log.
-        self._has_tail = len(tail) <= _TAIL_BYTES
         lines = [line for line in _COLOUR.sub("", tail).splitlines() if line.strip()]
         self._last_line = lines[-1] if lines else ""
 

@@ -1,6 +1,7 @@
 """Waits for a job and says how it ended."""
 
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import typer
@@ -27,7 +28,7 @@ def wait_and_print(
 ) -> None:
     """Prints the job, its pull request or its report, and exits with 1 unless it completed."""
     try:
-        with choose_progress(client, known_status) as progress:
+        with closing(choose_progress(client, known_status)) as progress:
             job = _wait(client, job_id, timeout, progress)
     except KeyboardInterrupt:
         print_note(f"Stopped waiting for {job_id}. {_next_steps(job_id)}")
