@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.admin import Admin
 from agentjobs.cli.options import DEFAULT_ORG, Org
-from agentjobs.cli.output import Answer, Secret, Table
+from agentjobs.cli.output import Answer, Secret, Table, to_document
 from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.times import EXPIRY_HELP, parse_expiry_ms
 
@@ -170,9 +170,4 @@ def _split(networks: list[str]) -> list[str]:
 
 
 def _document(key: "ApiKey") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc_or_none
-
-    document: dict[str, Any] = {field: getattr(key, field) for field in FIELDS}
-    document["allowed_networks"] = list(key.allowed_networks)
-    document.update({field: iso_utc_or_none(getattr(key, field)) for field in TIMES})
-    return document
+    return to_document(key, FIELDS, TIMES, allowed_networks=list(key.allowed_networks))

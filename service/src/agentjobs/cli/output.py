@@ -76,6 +76,16 @@ def print_answer(answer: Answer | Table, *, json: bool) -> None:
         raise typer.Exit(answer.exit_code)
 
 
+def to_document(
+    source: object, fields: Iterable[str], times: Iterable[str] = (), **others: Any
+) -> dict[str, Any]:
+    """The fields of an object, and `others`; times become ISO 8601."""
+    from agentjobs_runtime.clock import iso_utc_or_none
+
+    texts = {name: iso_utc_or_none(getattr(source, name)) for name in times}
+    return {**{name: getattr(source, name) for name in fields}, **others, **texts}
+
+
 def print_result(text: str) -> None:
     """The result of a command, on stdout."""
     # One write, so that readers never see a line without its end.

@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.admin import Admin
 from agentjobs.cli.options import DEFAULT_ORG, Org
-from agentjobs.cli.output import Answer, Table, escape_line
+from agentjobs.cli.output import Answer, Table, escape_line, to_document
 from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
@@ -129,14 +129,8 @@ def _changed(admin: Admin, pull: "Pull") -> Answer:
 
 
 def _document(admin: Admin, pull: "Pull") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc_or_none
-
-    return {
-        **{field: getattr(pull, field) for field in (*FIELDS, *COMMITS)},
-        "body": pull.body,
-        "url": pull.url or admin.settings.effective_public_url + pull.path,
-        **{field: iso_utc_or_none(getattr(pull, field)) for field in TIMES},
-    }
+    url = pull.url or admin.settings.effective_public_url + pull.path
+    return to_document(pull, (*FIELDS, *COMMITS, "body"), TIMES, url=url)
 
 
 def _conflicting_files(problem: "Problem") -> list[str]:

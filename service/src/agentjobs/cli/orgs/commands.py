@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.admin import Admin
 from agentjobs.cli.options import Severity
-from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.output import Answer, Table, to_document
 from agentjobs.cli.store_command import Work, store_command
 
 if TYPE_CHECKING:
@@ -162,13 +162,5 @@ def _answer(organization: "Organization") -> Answer:
 
 
 def _document(organization: "Organization") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc, iso_utc_or_none
-
-    return {
-        "id": organization.id,
-        "name": organization.name,
-        "plan": organization.plan,
-        "created_at": iso_utc(organization.created_at),
-        "paused_at": iso_utc_or_none(organization.paused_at),
-        "setup_network": organization.setup_network,
-    }
+    fields = ("id", "name", "plan", "setup_network")
+    return to_document(organization, fields, ("created_at", "paused_at"))

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from agentjobs.cli.output import to_document
+
 if TYPE_CHECKING:
     from agentjobs.platforms.connection import Connection
     from agentjobs.platforms.protocol import Account
@@ -18,11 +20,7 @@ _TIMES = ("checked_at", "hook_seen_at", "created_at")
 
 
 def document(connection: "Connection") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc_or_none
-
-    fields: dict[str, Any] = {field: getattr(connection, field) for field in _FIELDS}
-    fields.update({field: iso_utc_or_none(getattr(connection, field)) for field in _TIMES})
-    return fields
+    return to_document(connection, _FIELDS, _TIMES)
 
 
 def line(connection: "Connection") -> list[Any]:

@@ -2,16 +2,15 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentjobs.cli.admin import Admin
 from agentjobs.cli.credential_input import read_token
 from agentjobs.cli.options import DEFAULT_ORG, Org
-from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.output import Answer, Table, to_document
 from agentjobs.cli.store_command import Work, store_command
-from agentjobs.cli.trackers.text import TABLE, document, line
 from agentjobs.cli.webhooks.commands import new_key_remarks, sealing_keys
 
 if TYPE_CHECKING:
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
 trackers = typer.Typer(no_args_is_help=True, help="Manage ticket trackers (issues and Jira).")
 add = typer.Typer(no_args_is_help=True, help="Add a tracker.")
 trackers.add_typer(add, name="add")
+
+_TABLE = ("name", "kind", "url", "account", "links back", "state", "checked")
+_FIELDS = ("id", "name", "kind", "flavour", "url", "account", "link_back", "error")
 
 TrackerName = Annotated[str, typer.Argument(metavar="NAME", help="The tracker's name or ID.")]
 LinkBack = Annotated[
@@ -100,8 +102,8 @@ async def list_trackers(admin: Admin, org: Org = DEFAULT_ORG) -> Table:
     from agentjobs.tickets import trackers as stored
 
     configured = await stored.list_trackers(admin.db, org)
-    documents = [document(tracker) for tracker in configured]
-    return Table({"trackers": documents}, TABLE, [line(tracker) for tracker in configured])
+    documents = [_document(tracker) for tracker in configured]
+    return Table({"trackers": documents}, _TABLE, [_line(tracker) for tracker in configured])
 
 
 @trackers.command("check")
@@ -184,4 +186,19 @@ async def _open_session(
 
 def _answer(tracker: "ConfiguredTracker", note: str, known_as: str | None = None) -> Answer:
     known = {} if known_as is None else {"known_as": known_as}
-    return Answer({**document(tracker), **known}, [tracker.name], [note])
+    return Answer({**_document(tracker), **known}, [tracker.name], [note])
+
+
+def _document(tracker: "ConfiguredTracker") -> dict[str, Any]:
+    return to_document(tracker, _FIELDS, ("checked_at", "created_at"))
+
+
+def _line(tracker: "ConfiguredTracker") -> list[Any]:
+    checked = _document(tracker)["checked_at"]
+    state = tracker.error or ("accepted" if checked else "not checked")
+    if tracker.kind == "issues":
+        state = "uses the connection of each repository"
+    return [
+        *(tracker.name, tracker.flavour or tracker.kind, tracker.url, tracker.account),
+        *(tracker.link_back, state, checked),
+    ]

@@ -4,20 +4,18 @@ A link is printed once, alone on stdout. Passwords are never printed.
 """
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentjobs.cli.admin import Admin
 from agentjobs.cli.credential_input import prompt_secretly, read_secret
 from agentjobs.cli.options import DEFAULT_ORG, Org
-from agentjobs.cli.output import Answer, Secret
+from agentjobs.cli.output import Answer, Secret, to_document
 from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.users.commands import Email, Role, require_user, users
 
-if TYPE_CHECKING:
-    from agentjobs.organizations.invitations import Invitation
-
 # More bytes than the longest password, whose limit is in characters.
 _MAX_PASSWORD_BYTES = 8_192
+_INVITATION = ("id", "email", "organization", "role")
 _REMEDY = "It was revoked; create another one."
 
 
@@ -51,7 +49,7 @@ async def invite_user(
     invitation, token = await invite(admin.db, owner.id, email, role)
     link = f"{await load_public_url(admin.db, admin.settings)}/invitation?token={token}"
     return Secret(
-        {"link": link, **_invitation_document(invitation)},
+        {"link": link, **to_document(invitation, _INVITATION, ("expires_at",))},
         [f"Send this link to {invitation.email} only. It works once, within 7 days."],
         link,
         _REMEDY,
@@ -112,15 +110,3 @@ def _read_password(email: str) -> str:
         if prompt_secretly("Repeat the password") != password:
             raise Problem("passwords_differ", "The passwords do not match.")
     return password
-
-
-def _invitation_document(invitation: "Invitation") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc
-
-    return {
-        "id": invitation.id,
-        "email": invitation.email,
-        "organization": invitation.organization,
-        "role": invitation.role,
-        "expires_at": iso_utc(invitation.expires_at),
-    }

@@ -6,7 +6,7 @@ import typer
 
 from agentjobs.cli.admin import Admin
 from agentjobs.cli.options import DEFAULT_ORG, Org
-from agentjobs.cli.output import Answer, Table
+from agentjobs.cli.output import Answer, Table, to_document
 from agentjobs.cli.store_command import store_command
 
 if TYPE_CHECKING:
@@ -137,16 +137,6 @@ def _cells(user: "User", memberships: "list[Membership]") -> list[Any]:
 
 
 def _document(user: "User", memberships: "list[Membership]") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc, iso_utc_or_none
-
-    return {
-        "id": user.id,
-        "email": user.email,
-        "name": user.name,
-        "organizations": {membership.organization: membership.role for membership in memberships},
-        "has_password": user.has_password,
-        "has_provider": user.has_provider,
-        "is_operator": user.is_operator,
-        "created_at": iso_utc(user.created_at),
-        "last_sign_in_at": iso_utc_or_none(user.last_sign_in_at),
-    }
+    roles = {membership.organization: membership.role for membership in memberships}
+    fields = ("id", "email", "name", "has_password", "has_provider", "is_operator")
+    return to_document(user, fields, ("created_at", "last_sign_in_at"), organizations=roles)

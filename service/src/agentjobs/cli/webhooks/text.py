@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from agentjobs.cli.output import escape_line, escape_text
+from agentjobs.cli.output import escape_line, escape_text, to_document
 
 if TYPE_CHECKING:
     from agentjobs.webhooks.endpoints import Endpoint
@@ -46,11 +46,7 @@ def events_text(endpoint: "Endpoint") -> str:
 
 
 def endpoint_document(endpoint: "Endpoint") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc_or_none
-
-    fields: dict[str, Any] = {field: getattr(endpoint, field) for field in _ENDPOINT_FIELDS}
-    fields.update({field: iso_utc_or_none(getattr(endpoint, field)) for field in _ENDPOINT_TIMES})
-    return fields
+    return to_document(endpoint, _ENDPOINT_FIELDS, _ENDPOINT_TIMES)
 
 
 def endpoint_row(endpoint: "Endpoint") -> list[Any]:
