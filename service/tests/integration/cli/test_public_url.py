@@ -45,7 +45,7 @@ CASES = {
         "Name or service not known): check AGENTJOBS_PUBLIC_URL",
         url="http://jobs.invalid",
     ),
-    "nothing listens": Case("problem", "Connect call failed", url="closed"),
+    "nothing listens": Case("problem", "does not answer (Connection refused)", url="closed"),
     "unknown authority": Case(
         "problem",
         "certificate is not accepted (unable to get local issuer",

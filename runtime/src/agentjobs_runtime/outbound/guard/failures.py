@@ -1,5 +1,6 @@
 """Why a connection of a guarded session failed, in words for operators."""
 
+import os
 import ssl
 
 import aiohttp
@@ -17,6 +18,10 @@ def describe_failure(error: Exception) -> str:
             f"its certificate is not accepted ({cause.verify_message or cause}); if it is of your"
             " own authority, name that in AGENTJOBS_CA_FILE"
         )
+    is_of_system = isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError)
+    if is_of_system and (number := getattr(cause, "errno", None) or 0) > 0:
+        # Python's own message names its functions.
+        return os.strerror(number)
     if isinstance(cause, TimeoutError):
         return str(cause) or "no response in time"
     return str(cause) or type(cause).__name__
