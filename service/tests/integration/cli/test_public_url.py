@@ -48,18 +48,21 @@ CASES = {
     "nothing listens": Case("problem", "does not answer (Connection refused)", url="closed"),
     "unknown authority": Case(
         "problem",
-        "certificate is not accepted (unable to get local issuer",
+        "certificate that is not trusted (unable to get local issuer",
         healthy("ours"),
         tls="untrusted",
     ),
     "expired certificate": Case(
         "problem",
-        "certificate is not accepted (certificate has expired)",
+        "certificate that is not trusted (certificate has expired)",
         healthy("ours"),
         tls="expired",
     ),
     "other name": Case(
-        "problem", "certificate is not accepted (IP address mismatch", healthy("ours"), tls="other"
+        "problem",
+        "certificate that is not trusted (IP address mismatch",
+        healthy("ours"),
+        tls="other",
     ),
     "TLS to a plain port": Case("problem", "does not answer ([SSL", http("{}"), url="https"),
     "plain to a TLS port": Case(

@@ -55,6 +55,12 @@ async def try_public_url(
             session.get(f"{url}/healthz", headers=_HEADERS, allow_redirects=False) as response,
         ):
             problem = await _find_problem(response, instances)
+    except aiohttp.ClientConnectorCertificateError as error:
+        reason = getattr(error.certificate_error, "verify_message", "") or str(error)
+        problem = (
+            f"has a certificate that is not trusted ({reason}): renew it, correct {_SETTING}, or"
+            " name the CA certificates of your own authority in AGENTJOBS_CA_FILE"
+        )
     except (TimeoutError, OSError, ValueError, aiohttp.ClientError) as error:
         problem = (
             f"does not answer ({describe_failure(error)}): check {_SETTING}, DNS, firewalls, the"
