@@ -6,6 +6,7 @@ Owns the configuration that makes git safe with untrusted files. Knows nothing o
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 HARDENED_CONFIGURATION: Mapping[str, str] = {
     "core.hooksPath": "/dev/null",
@@ -55,16 +56,20 @@ Configuration = Mapping[str, str | tuple[str, ...]]
 CERTIFICATE_VARIABLES = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
-def git_environment(
-    *,
-    git_dir: Path | None = None,
-    work_tree: Path | None = None,
-    index_file: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    configuration: Configuration | None = None,
-    protocols: str = "",
-) -> dict[str, str]:
-    """All variables of one git process; `protocols` as in GIT_ALLOW_PROTOCOL, none by default."""
+class GitOptions(TypedDict, total=False):
+    """`protocols` as in GIT_ALLOW_PROTOCOL, none by default."""
+
+    git_dir: Path | None
+    work_tree: Path | None
+    index_file: Path | None
+    environment: Mapping[str, str] | None
+    configuration: Configuration | None
+    protocols: str
+
+
+def git_environment(**options: Unpack[GitOptions]) -> dict[str, str]:
+    """All variables of one git process."""
+    configuration = {**HARDENED_CONFIGURATION, **(options.get("configuration") or {})}
     variables = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": "/nonexistent",
@@ -79,18 +84,18 @@ def git_environment(
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ALLOW_PROTOCOL": protocols,
+        "GIT_ALLOW_PROTOCOL": options.get("protocols", ""),
         **_certificates(),
-        **_configuration_variables({**HARDENED_CONFIGURATION, **(configuration or {})}),
+        **_configuration_variables(configuration),
     }
     for name, path in (
-        ("GIT_DIR", git_dir),
-        ("GIT_WORK_TREE", work_tree),
-        ("GIT_INDEX_FILE", index_file),
+        ("GIT_DIR", options.get("git_dir")),
+        ("GIT_WORK_TREE", options.get("work_tree")),
+        ("GIT_INDEX_FILE", options.get("index_file")),
     ):
         if path is not None:
             variables[name] = str(path)
-    variables.update(environment or {})
+    variables.update(options.get("environment") or {})
     return variables
 
 

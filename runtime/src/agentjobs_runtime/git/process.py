@@ -9,12 +9,13 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 from agentjobs_runtime.git.child import GitChild
-from agentjobs_runtime.git.environment import Configuration, git_environment
+from agentjobs_runtime.git.environment import GitOptions, git_environment
 from agentjobs_runtime.git.limits import explain_limit, limit_resources
 from agentjobs_runtime.git.remote import strip_credentials
 from agentjobs_runtime.safe_text import mask_unprintable
@@ -90,29 +91,19 @@ class GitTimeout(GitError):
 
 async def git(
     *arguments: str,
-    git_dir: Path | None = None,
-    work_tree: Path | None = None,
-    index_file: Path | None = None,
     cwd: Path | None = None,
     input: bytes | None = None,
-    environment: Mapping[str, str] | None = None,
-    configuration: Configuration | None = None,
-    protocols: str = "",
     timeout_seconds: float = 120,
     allowed_exit_codes: Collection[int] = (0,),
     max_written_bytes: int | None = None,
+    **options: Unpack[GitOptions],
 ) -> GitResult:
     """Run one command; raise GitError for any exit code that is not allowed."""
     process = await open_git(
         *arguments,
-        git_dir=git_dir,
-        work_tree=work_tree,
-        index_file=index_file,
         cwd=cwd,
-        environment=environment,
-        configuration=configuration,
-        protocols=protocols,
         stdin=asyncio.subprocess.DEVNULL if input is None else asyncio.subprocess.PIPE,
+        **options,
     )
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -131,26 +122,14 @@ async def git(
 
 async def open_git(
     *arguments: str,
-    git_dir: Path | None = None,
-    work_tree: Path | None = None,
-    index_file: Path | None = None,
     cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    configuration: Configuration | None = None,
-    protocols: str = "",
     stdin: int = asyncio.subprocess.PIPE,
     stderr: int = asyncio.subprocess.PIPE,
     cpu_seconds: int | None = None,
+    **options: Unpack[GitOptions],
 ) -> GitChild:
     """Start a command whose streams the caller handles; the caller must call `stop_git`."""
-    variables = git_environment(
-        git_dir=git_dir,
-        work_tree=work_tree,
-        index_file=index_file,
-        environment=environment,
-        configuration=configuration,
-        protocols=protocols,
-    )
+    variables = git_environment(**options)
     if shutil.which("git", path=variables["PATH"]) is None:
         raise GitError(arguments, 127, "fatal: git is not installed (apt-get install git)")
     starting = asyncio.ensure_future(
