@@ -1,5 +1,7 @@
 """Checks settings that the features read only when a service starts."""
 
+from collections.abc import Callable
+
 from agentjobs.app.outbound_setup import build_allow_list
 from agentjobs.environments.setup_network import check_setup_network
 from agentjobs.gateway.prices import load_prices
@@ -8,12 +10,18 @@ from agentjobs.webhooks.allowed_addresses import configured_allow_list
 from agentjobs.workers.agents import build_catalog
 from agentjobs_runtime.settings import Settings
 
+# By the subject of a check of `agentjobs doctor`. Each raises SettingsError and opens nothing.
+FEATURE_CHECKS: tuple[tuple[str, Callable[[Settings], object]], ...] = (
+    ("environments", check_setup_network),
+    ("agents", build_catalog),
+    ("prices", load_prices),
+    ("network", build_allow_list),
+    ("webhooks", configured_allow_list),
+    ("network", lambda settings: ClientAddresses(settings.trusted_proxies)),
+)
+
 
 def check_features(settings: Settings) -> None:
-    """Raises SettingsError for what `serve` or a worker would refuse. Opens nothing."""
-    check_setup_network(settings)
-    build_catalog(settings)
-    load_prices(settings)
-    build_allow_list(settings)
-    configured_allow_list(settings)
-    ClientAddresses(settings.trusted_proxies)
+    """Raises SettingsError for what `serve` or a worker would refuse."""
+    for _, check in FEATURE_CHECKS:
+        check(settings)

@@ -111,8 +111,9 @@ def test_certificates_and_prices_that_cannot_be_used_are_problems(agentjobs: Com
 
 def test_a_network_that_is_none_is_a_problem(agentjobs: CommandLine) -> None:
     agentjobs("keys", "list")
-    for name in ("AGENTJOBS_EGRESS_ALLOW", "AGENTJOBS_WEBHOOKS_ALLOW"):
-        answer = agentjobs.with_settings(**{name: "10.0.0.0/33"})("doctor", "--json")
+    for name in ("EGRESS_ALLOW", "WEBHOOKS_ALLOW", "TRUSTED_PROXIES"):
+        variables = {f"AGENTJOBS_{name}": "10.0.0.0/33"}
+        answer = agentjobs.with_settings(**variables)("doctor", "--json")
         assert name in problems(answer)
         assert len(problems(answer).splitlines()) == 1
 

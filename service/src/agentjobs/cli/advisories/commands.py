@@ -2,8 +2,7 @@
 
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,7 +21,6 @@ from agentjobs.cli.store_command import Work, store_command
 
 if TYPE_CHECKING:
     from agentjobs_dependencies.advisories.sources.source import Source
-    from agentjobs_runtime.settings import Settings
 
 advisories = typer.Typer(
     no_args_is_help=True, help="Manage advisories about vulnerabilities (OSV)."
@@ -49,10 +47,13 @@ def sync_advisories(data_dir: DataDir = None, json: Json = False) -> None:
         raise Problem("no_source", HOW_TO_CONFIGURE)
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
+        from agentjobs.advisories.sources import open_source
         from agentjobs.advisories.sync import configure_feeds
+        from agentjobs.app.outbound_setup import open_session
 
-        async with _source(admin.settings) as source:
-            ecosystems = admin.settings.advisories_ecosystems
+        async with open_session(settings) as session:
+            source = open_source(settings.advisories_source, session, settings.data_path)
+            ecosystems = settings.advisories_ecosystems
             await configure_feeds(admin.db, ecosystems, source.name)
             return [await _sync(admin, source, ecosystem) for ecosystem in ecosystems]
 
@@ -129,21 +130,6 @@ def search_advisories(
         return Table({"advisories": documents}, columns, rows, remarks=remarks)
 
     return work
-
-
-@asynccontextmanager
-async def _source(settings: "Settings") -> "AsyncIterator[Source]":
-    from agentjobs.advisories.sources import open_source
-    from agentjobs_runtime.outbound.guard.addresses import AllowList
-    from agentjobs_runtime.outbound.guard.sessions import new_session
-    from agentjobs_runtime.settings import SettingsError
-
-    try:
-        session = new_session(AllowList.parse(settings.egress_allow), settings.ca_file)
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
-    async with session:
-        yield open_source(settings.advisories_source, session, settings.data_path)
 
 
 async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Checks of `agentjobs doctor` on the programs and settings of this machine."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from agentjobs.cli.doctor.finding import Finding
@@ -60,26 +59,17 @@ def _check_image_tools() -> Finding:
 
 def check_network_settings(settings: "Settings") -> list[Finding]:
     """Settings that are otherwise read only when a worker starts."""
-    from agentjobs.environments.setup_network import check_setup_network
-    from agentjobs.gateway.prices import load_prices
-    from agentjobs.webhooks.allowed_addresses import configured_allow_list
-    from agentjobs_runtime.outbound.guard.addresses import AllowList
+    from agentjobs.app.settings_checks import FEATURE_CHECKS
     from agentjobs_runtime.outbound.guard.sessions import load_tls_context
     from agentjobs_runtime.settings import SettingsError
 
-    checks: tuple[tuple[str, str, Callable[[], object]], ...] = (
-        ("network", "AGENTJOBS_EGRESS_ALLOW: ", lambda: AllowList.parse(settings.egress_allow)),
-        ("webhooks", "", lambda: configured_allow_list(settings)),
-        ("network", "", lambda: load_tls_context(settings.ca_file)),
-        ("prices", "", lambda: load_prices(settings)),
-        ("environments", "", lambda: check_setup_network(settings)),
-    )
+    certificates = ("network", lambda _: load_tls_context(settings.ca_file))
     findings: list[Finding] = []
-    for subject, setting, check in checks:
+    for subject, check in (*FEATURE_CHECKS, certificates):
         try:
-            check()
+            check(settings)
         except (ValueError, SettingsError) as error:
-            findings.append(Finding(subject, "problem", f"{setting}{error}"))
+            findings.append(Finding(subject, "problem", str(error)))
     if settings.egress_allow and not findings:
         findings.append(
             Finding("network", "note", f"agents can reach {', '.join(settings.egress_allow)}")
