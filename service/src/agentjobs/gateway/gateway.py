@@ -14,15 +14,14 @@ from aiohttp import web
 from opentelemetry.trace import Span
 
 from agentjobs.gateway.budget import Budget, Charge
-from agentjobs.gateway.call_report import CallReport
 from agentjobs.gateway.calls import Call, parse, prepare, read_model
-from agentjobs.gateway.endpoints import Endpoint
+from agentjobs.gateway.endpoints import Endpoint, check_token, find_endpoint
 from agentjobs.gateway.ledger import Ledger
 from agentjobs.gateway.measured_prompts import MeasuredPrompts
 from agentjobs.gateway.prices import Price, Prices
 from agentjobs.gateway.relay import Relay, UpstreamError
-from agentjobs.gateway.requests import check_token, find_endpoint
 from agentjobs.gateway.trace import call_span, record_response, record_usage
+from agentjobs.gateway.usage import CallReport
 from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.sandbox_http.bodies import BodyReader
 from agentjobs_runtime.sandbox_http.errors import RequestRefused, error_body

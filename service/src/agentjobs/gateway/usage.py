@@ -1,4 +1,5 @@
-"""Token usage as each API reports it, converted to one form. Knows nothing about prices."""
+"""Token usage as each API reports it, converted to one form, and reports of calls. Knows nothing
+about prices."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
@@ -127,3 +128,16 @@ def _convert(reported: Any, type_: type[T]) -> T | None:
         return msgspec.convert(reported, type_)
     except msgspec.ValidationError:
         return None
+
+
+class CallReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model call ended, without its prompt and its response.
+
+    `status` is None without a response, `usage` if the provider did not report it,
+    `cost_nanousd` if the model has no price."""
+
+    model: str
+    status: int | None
+    usage: Usage | None
+    cost_nanousd: int | None
+    duration_ms: int

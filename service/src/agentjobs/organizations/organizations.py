@@ -139,3 +139,20 @@ def _organization(row: Row) -> Organization:
 
 def decode_hosts(stored: str | None) -> tuple[str, ...] | None:
     return None if stored is None else msgspec.json.decode(stored, type=tuple[str, ...])
+
+
+@audit.in_transaction
+async def set_setup_network(
+    tx: Transaction, organization: str, hosts: tuple[str, ...] | None
+) -> None:
+    """Expects valid host patterns."""
+    owner = await find_organization(tx, organization)
+    changed = await tx.execute(
+        "UPDATE organizations SET setup_network = :stored WHERE id = :id"
+        " AND COALESCE(setup_network, '') <> COALESCE(CAST(:stored AS TEXT), '')",
+        id=owner.id,
+        stored=None if hosts is None else msgspec.json.encode(hosts).decode(),
+    )
+    if not changed:
+        return
+    await audit.record(tx, owner.id, "organization.setup_network_set", owner.name, hosts=hosts)

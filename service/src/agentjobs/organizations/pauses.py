@@ -1,6 +1,7 @@
 """Pauses: while the service or an organization is paused, workers claim none of its jobs.
 
-Jobs that run go on, and everything else works.
+Jobs that run go on, and everything else works. A restored store starts paused: jobs may have run
+after the backup was made.
 """
 
 from typing import Literal
@@ -13,6 +14,7 @@ from agentjobs.organizations.organizations import find_organization, write_servi
 from agentjobs.store.database import Database, Transaction
 
 _SETTING = "paused_at"
+_RESTORED = "restored_at"
 _SERVICE = "service"
 # Conditions for the claim and for queue reasons; the second needs the organization's row as `o`.
 SERVICE_IS_RUNNING = f"NOT EXISTS (SELECT 1 FROM effective_settings p WHERE p.name = '{_SETTING}')"
@@ -115,3 +117,18 @@ async def _set_organization(tx: Transaction, organization_id: str, *, is_paused:
         id=organization_id,
         paused_at=await tx.clock_ms() if is_paused else None,
     )
+
+
+def restore_statements(now: int) -> tuple[str, ...]:
+    """Remember when the store was restored. Links that work once may have been used since then."""
+    remember = (
+        "INSERT INTO effective_settings (name, value, updated_at)"
+        f" VALUES ('{_RESTORED}', 'true', {now})"
+        " ON CONFLICT (name) DO UPDATE SET updated_at = excluded.updated_at"
+    )
+    return remember, pause_statement(now), "DELETE FROM sign_in_links"
+
+
+async def restored_at(db: Database) -> int | None:
+    """None if the store was never restored."""
+    return await setting_changed_at(db, _RESTORED)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from agentjobs.organizations.restores import restored_at
+from agentjobs.organizations.pauses import restored_at
 from agentjobs.platforms.protocol import Platform, PullRequest, PullRequestRequest
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.hosted_repo import HostedRepo

@@ -68,3 +68,12 @@ async def _maintain(
     )
     await tx.execute(_PROMOTE, now=await tx.clock_ms())
     return expired, await fail_waiting_of_closed(tx)
+
+
+def hold_statement(now: int) -> str:
+    """Deliveries that waited when a backup was made are not sent on their own after a restore: the
+    service may have sent them after the backup. They can be redelivered."""
+    return (
+        f"UPDATE deliveries SET status = 'failed', due_at = {now}, lease_owner = NULL,"
+        " lease_expires_at = NULL WHERE status = 'pending'"
+    )

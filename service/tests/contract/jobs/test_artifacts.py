@@ -10,7 +10,7 @@ from agentjobs.jobs.results.artifacts import (
     read_artifact,
     store_artifacts,
 )
-from agentjobs.jobs.results.removal import remove_results
+from agentjobs.jobs.results.run_records import remove_results
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.agents.artifacts import Artifact

@@ -26,8 +26,7 @@ from agentjobs.jobs.queue.leases import (
 )
 from agentjobs.jobs.queue.lost_claims import MAX_LOST_SANDBOXES, MIN_EXHAUSTED_MS
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.jobs.views.queries import get_job, list_jobs
-from agentjobs.jobs.views.wait import wait_for_change
+from agentjobs.jobs.views.queries import get_job, list_jobs, wait_for_change
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.leases import ClaimLost

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from agentjobs.advisories.decisions import NewDecision, RepoPackage, decide
-from agentjobs.jobs.views.repo_lines import RepoFilter, RepoLine, list_repo_lines
-from agentjobs.jobs.views.repo_suggestions import suggest_repos
+from agentjobs.jobs.views.repo_lines import RepoFilter, RepoLine, list_repo_lines, suggest_repos
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
 from tests.support.jobs import JobHarness, insert_repo

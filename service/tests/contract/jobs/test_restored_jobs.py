@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs.organizations.restores import restore_statements, restored_at
+from agentjobs.organizations.pauses import restore_statements, restored_at
 from agentjobs.platforms.protocol import BranchPull, RemotePull
 from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
 from agentjobs.store.database import Database, Transaction

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from agentjobs.gateway.call_report import CallReport
-from agentjobs.gateway.usage import Usage
+from agentjobs.gateway.usage import CallReport, Usage
 from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.operations.finish import finish_job
-from agentjobs.jobs.results.removal import remove_results
+from agentjobs.jobs.results.run_records import remove_results
 from agentjobs.jobs.steps import recorder
 from agentjobs.jobs.steps.model_calls import model_step
 from agentjobs.jobs.steps.recorder import (

@@ -25,11 +25,11 @@ from agentjobs.organizations.organizations import (
     find_organization,
     list_organizations,
     set_plan,
+    set_setup_network,
 )
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.secrets import list_secrets, remove_secret, set_secret
-from agentjobs.organizations.setup_network import set_setup_network
 from agentjobs.organizations.users import add_user
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull, get_pull, ready_pull

@@ -21,9 +21,9 @@ from agentjobs.organizations.organizations import (
     find_organization,
     list_organizations,
     set_plan,
+    set_setup_network,
 )
 from agentjobs.organizations.plans import Plans
-from agentjobs.organizations.setup_network import set_setup_network
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.opening import open_database
 from agentjobs_runtime.clock import DAY_MS, now_ms

@@ -22,16 +22,16 @@ from agentjobs.cli.backup.target import (
     require_space,
 )
 from agentjobs.cli.output import print_note
-from agentjobs.jobs.queue.restored_jobs import release_statement
+from agentjobs.jobs.queue.leases import release_statement
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import write_service_entry
-from agentjobs.organizations.restores import restore_statements
+from agentjobs.organizations.pauses import restore_statements
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database, StoreError
 from agentjobs.store.opening import open_unchecked
 from agentjobs.store.restore import dumped_tables, load_postgresql, prepare_sqlite
 from agentjobs.store.revisions import is_behind, is_of_0_2, is_older
-from agentjobs.webhooks.restored_deliveries import hold_statement
+from agentjobs.webhooks.maintenance import hold_statement
 from agentjobs_runtime.clock import iso_utc, now_ms
 from agentjobs_runtime.settings import Settings
 

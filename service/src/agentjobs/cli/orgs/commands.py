@@ -114,7 +114,7 @@ def set_org_setup_network(
 
     async def work(admin: Admin) -> Answer:
         from agentjobs.environments.setup_network import check_organization_hosts
-        from agentjobs.organizations.setup_network import set_setup_network
+        from agentjobs.organizations.organizations import set_setup_network
 
         requested = None if all_hosts else tuple(hosts or ())
         check_organization_hosts(admin.settings, requested or ())

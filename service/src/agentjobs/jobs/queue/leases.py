@@ -154,3 +154,12 @@ def decode_unready(column: str) -> Unreadiness:
     clock = agents.pop(_CLOCK, None)
     problem = agents.pop(_ALL_AGENTS, "")
     return Unreadiness(agents, None if clock is None else int(clock), problem)
+
+
+def release_statement() -> str:
+    """Ends the leases of jobs that a worker had claimed when a backup was made.
+
+    A worker that was alive after that was only cut off, so that the rescue does not count it as
+    lost.
+    """
+    return "UPDATE job_queue SET lease_expires_at = 0 WHERE lease_owner IS NOT NULL"

@@ -6,9 +6,9 @@ import msgspec
 
 from agentjobs.gateway.spending import Totals
 from agentjobs.jobs.model import TicketDetails
-from agentjobs.jobs.queue.claim import CLAIMED_JOB
+from agentjobs.jobs.queue.claim import CLAIMED_JOB, lock_claim
 from agentjobs.store.database import Transaction
-from agentjobs.store.in_transaction import in_transaction
+from agentjobs.store.in_transaction import in_large_transaction, in_transaction
 from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.records import EnvironmentView
@@ -89,3 +89,15 @@ async def _set_claimed(tx: Transaction, job_id: str, fence: int, column: str, te
 
 def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+@in_large_transaction
+async def remove_results(tx: Transaction, job: ClaimedJob) -> None:
+    """Remove what an earlier attempt left, so that it is not taken for the work of the next one.
+
+    Raises ClaimLost.
+    """
+    for table in ("job_artifacts", "job_diffs", "job_steps"):
+        await tx.execute(f"DELETE FROM {table} WHERE job_id = :job_id", job_id=job.id)
+    if not await lock_claim(tx, job):
+        raise ClaimLost

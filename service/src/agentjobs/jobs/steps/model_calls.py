@@ -1,7 +1,6 @@
 """Calls of models as steps: the gateway knows them of every agent, with their cost."""
 
-from agentjobs.gateway.call_report import CallReport
-from agentjobs.gateway.usage import Usage
+from agentjobs.gateway.usage import CallReport, Usage
 from agentjobs_runtime.agents.steps import Step, to_state
 
 

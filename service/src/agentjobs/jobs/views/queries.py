@@ -1,5 +1,6 @@
-"""Reads jobs and their events, always within one organization."""
+"""Reads jobs and their events, always within one organization, and waits for changes of a job."""
 
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -12,7 +13,7 @@ from agentjobs.jobs.queue.estimate import WaitingJob, estimate_waiting
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.results.reports import load_report
-from agentjobs.jobs.states import COMPLETED, QUEUED, STATUSES, JobStatus
+from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, STATUSES, JobStatus
 from agentjobs.jobs.views.job_filter import JobFilter, find_jobs
 from agentjobs.jobs.views.rows import (
     SELECT_JOB,
@@ -32,6 +33,7 @@ _ONE = f"{SELECT_JOB} WHERE j.id = :job_id AND j.organization_id = :organization
 _MANY = f"{SELECT_JOB} WHERE j.id IN (SELECT value FROM each(:job_ids))"
 
 _ALL_JOBS = JobFilter()
+_POLL_SECONDS = 2.0
 
 # The end of other reasons is unknown.
 _ESTIMATED = (None, "plan_limit", "agent_limit", "paused")
@@ -184,3 +186,24 @@ def _reached_limit(context: JobsContext, row: JobRow, fleet: FleetState) -> str 
     if agent_limit is not None and fleet.active_by_agent.get(row.agent, 0) >= agent_limit:
         return "agent_limit"
     return None
+
+
+async def wait_for_change(
+    context: JobsContext,
+    organization_id: str,
+    job_id: str,
+    seconds: float,
+    *,
+    until_final: bool = False,
+) -> JobView:
+    """The job once its status has changed, or is final, or after `seconds`."""
+    deadline = time.monotonic() + seconds
+    with context.db.changes.listen(f"job:{job_id}") as signal:
+        first = job = await get_job(context, organization_id, job_id)
+        while job.status not in FINAL and (until_final or job.status == first.status):
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                break
+            await signal.wait(min(remaining, _POLL_SECONDS))
+            job = await get_job(context, organization_id, job_id)
+        return job

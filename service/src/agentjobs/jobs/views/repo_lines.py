@@ -1,4 +1,5 @@
-"""The dashboard's list of repositories: filters, orders, and what happens in each of them."""
+"""The dashboard's list of repositories: filters, orders, and what happens in each of them; and
+the repositories that a field suggests."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -24,6 +25,7 @@ Order = Literal["active", "vulnerable", "name"]
 State = Literal["ready", "indexing", "failing"]
 
 _SHOWN_LANGUAGES = 3
+_RECENT_JOBS = 200
 _LAST_JOB = (
     "(SELECT MAX(j.id) FROM jobs j /*sqlite INDEXED BY jobs_of_repo */"
     " WHERE j.organization_id = r.organization_id AND j.repo = r.full_name)"
@@ -127,3 +129,27 @@ def _languages(row: Row) -> tuple[str, ...]:
     languages = msgspec.json.decode(row["languages"] or "[]", type=tuple[LanguageLines, ...])
     most_used = sorted(languages, key=lambda language: -language.lines)
     return tuple(entry.language for entry in most_used[:_SHOWN_LANGUAGES])
+
+
+async def suggest_repos(
+    db: Database, organization_id: str, *, search: str = "", limit: int
+) -> list[RepoView]:
+    """First those of the newest jobs, then others, then those still indexing.
+
+    `search` is a part of their names, in any case. Equal ones are in the order of names."""
+    rows = await db.fetch_all(
+        f"WITH p AS (SELECT r.id, CASE WHEN NOT {IS_INDEXED} THEN 2"
+        "  WHEN r.full_name IN (SELECT j.repo FROM"
+        "   (SELECT repo FROM jobs WHERE organization_id = :organization_id"
+        f"   ORDER BY id DESC LIMIT {_RECENT_JOBS}) j) THEN 0 ELSE 1 END AS rank_value"
+        " FROM repos r LEFT JOIN repo_index i ON i.repo_id = r.id"
+        " WHERE r.organization_id = :organization_id AND r.disconnected_at IS NULL"
+        " AND LOWER(r.full_name) LIKE :pattern ESCAPE '!'"
+        " ORDER BY rank_value, r.full_name LIMIT :limit)"
+        f" SELECT {REPO_COLUMNS} FROM {REPO_TABLES} JOIN p ON p.id = r.id"
+        " ORDER BY p.rank_value, r.full_name",
+        organization_id=organization_id,
+        pattern=contains_pattern(search.lower()),
+        limit=limit,
+    )
+    return [repo_view(row) for row in rows]

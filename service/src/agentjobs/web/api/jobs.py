@@ -26,7 +26,7 @@ from agentjobs.jobs.operations.idempotency import IdempotencyClaim
 from agentjobs.jobs.operations.retry import RetryRequest, retry_job
 from agentjobs.jobs.validation import plain_request, request_faults
 from agentjobs.jobs.views import queries
-from agentjobs.jobs.views.wait import wait_for_change
+from agentjobs.jobs.views.queries import wait_for_change
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.idempotency import has_key, key_faults, read_claim

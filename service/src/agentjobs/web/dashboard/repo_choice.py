@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.jobs.views.repo_suggestions import suggest_repos
+from agentjobs.jobs.views.repo_lines import suggest_repos
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem
