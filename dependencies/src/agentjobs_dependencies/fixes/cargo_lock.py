@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentjobs_dependencies.fixes import tree
 from agentjobs_dependencies.fixes.apply_fixes import one_by_one
-from agentjobs_dependencies.fixes.markdown import code, collateral_changes
+from agentjobs_dependencies.fixes.markdown import code, describe_other_changes
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.run_tool import find_tool, run_tool
 from agentjobs_dependencies.formats.cargo.lock import read_crates, read_document
@@ -51,7 +51,7 @@ def apply(fix: Fix, root: Path) -> Outcome:
         "still needs it."
         for name in sorted(new.unused_patches - old.unused_patches)
     ]
-    changes = collateral_changes(old.packages, new.packages, fix.package)
+    changes = describe_other_changes(old.packages, new.packages, fix.package)
     return Outcome(fixed=[fix], changes=changes, unproven=unproven)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from agentjobs_dependencies.fixes.markdown import code, escape
 from agentjobs_dependencies.fixes.tree import read_toml
 
 Table = dict[str, Any]
@@ -73,29 +72,13 @@ def merge_blocks(
 
 
 def find_versions(text: str, package: str) -> set[str]:
-    return _versions(text).get(package, set())
+    return {version for name, version in packages(text) if name == package}
 
 
-def describe_other_changes(before: str, after: str, package: str) -> list[str]:
-    """A sentence about other packages that were added, removed or changed, if any."""
-    old, new = _versions(before), _versions(after)
-    changes = [
-        f"{code(name)} {_format(old.get(name), 'new')} → {_format(new.get(name), 'removed')}"
-        for name in sorted(old.keys() | new.keys())
-        if name != package and old.get(name) != new.get(name)
-    ]
-    return [f"Also changed: {', '.join(changes)}."] if changes else []
-
-
-def _versions(text: str) -> dict[str, set[str]]:
-    versions: dict[str, set[str]] = defaultdict(set)
-    for entry in read_lock(text).get("package", []):
-        versions[str(entry.get("name"))].add(str(entry.get("version")))
-    return versions
-
-
-def _format(versions: set[str] | None, fallback: str) -> str:
-    return escape(", ".join(sorted(versions))) if versions else f"({fallback})"
+def packages(text: str) -> set[tuple[str, str]]:
+    """Names and versions."""
+    entries = read_lock(text).get("package", [])
+    return {(str(entry.get("name")), str(entry.get("version"))) for entry in entries}
 
 
 def remove_key(block: str, key: str) -> str:

@@ -27,14 +27,20 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def collateral_changes(before: Versions, after: Versions, package: str) -> list[str]:
-    old, new = set(before), set(after)
-    sentences = []
-    for label, changed in (("Also changed", new - old), ("No longer needed", old - new)):
-        names = sorted(
-            f"{code(name)} {escape(version)}" for name, version in changed if name != package
-        )
-        more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-        if names:
-            sentences.append(f"{label}: {', '.join(names[:_MAX_LISTED])}{more}.")
-    return sentences
+def describe_other_changes(before: Versions, after: Versions, package: str) -> list[str]:
+    """A sentence about other packages that were added, removed or changed, if any."""
+    old, new = _list_versions(before), _list_versions(after)
+    changes = [
+        f"{code(name)} {old.get(name, '(new)')} → {new.get(name, '(removed)')}"
+        for name in sorted(old.keys() | new.keys())
+        if name != package and old.get(name) != new.get(name)
+    ]
+    more = f" and {len(changes) - _MAX_LISTED} more" if len(changes) > _MAX_LISTED else ""
+    return [f"Also changed: {', '.join(changes[:_MAX_LISTED])}{more}."] if changes else []
+
+
+def _list_versions(packages: Versions) -> dict[str, str]:
+    versions: dict[str, set[str]] = {}
+    for name, version in packages:
+        versions.setdefault(name, set()).add(version)
+    return {name: escape(", ".join(sorted(known))) for name, known in versions.items()}

@@ -3,7 +3,7 @@
 Keys are whatever the lock file identifies its entries by.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 
 from agentjobs_dependencies.formats.text import Warnings
 from agentjobs_dependencies.model import Locked, Scope
@@ -51,6 +51,9 @@ class Lock:
     def named(self, name: str) -> tuple[int, ...]:
         """The positions of all versions of a package, up to MAX_VERSIONS."""
         return tuple(self._by_name.get(name, ())[:MAX_VERSIONS])
+
+    def all_named(self, names: Iterable[str]) -> Iterator[int]:
+        return (position for name in names for position in self.named(name))
 
     def require(self, key: Hashable, positions: Iterable[int]) -> None:
         position = self._positions.get(key)

@@ -16,8 +16,6 @@ _SECTION = re.compile(r"[A-Z][A-Z ]*")
 _ENTRY = re.compile(r"( {2}| {4}| {6})([^\s()!]+)(?: \(([^()]*)\))?!?")
 _SOURCES = frozenset({"GEM", "GIT", "PATH", "PLUGIN SOURCE"})
 _EXACT = re.compile(r"= ?([0-9A-Za-z.]+)")
-# A gem has few locked versions in practice, one for each platform.
-_MAX_VERSIONS = 20
 
 
 class _Entry(NamedTuple):
@@ -86,14 +84,10 @@ def _gather(entries: Iterable[_Entry]) -> _Gems:
 
 def _build(gems: _Gems, warnings: Warnings) -> ParsedManifest:
     lock = Lock(warnings)
-    positions: dict[str, list[int]] = {}
     for gem in gems.locked:
         lock.add(gem, *gem)
-        position, known = lock.position(gem), positions.setdefault(gem[0], [])
-        if position is not None and len(known) < _MAX_VERSIONS:
-            known.append(position)
     for gem, requires in gems.locked.items():
-        lock.require(gem, _look_up(positions, requires))
+        lock.require(gem, lock.all_named(requires))
     return ParsedManifest(
         ECOSYSTEM,
         requirements=limit_requirements(
@@ -105,13 +99,9 @@ def _build(gems: _Gems, warnings: Warnings) -> ParsedManifest:
             warnings,
         ),
         packages=lock.packages(),
-        roots=(Root("", tuple(_look_up(positions, gems.direct))),),
+        roots=(Root("", tuple(lock.all_named(gems.direct))),),
         warnings=warnings.all(),
     )
-
-
-def _look_up(positions: dict[str, list[int]], names: Iterable[str]) -> Iterator[int]:
-    return (position for name in names for position in positions.get(name, ()))
 
 
 def _exact(constraint: str) -> str | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_dependencies.fixes import lock_blocks
+from agentjobs_dependencies.fixes.markdown import describe_other_changes
 from agentjobs_dependencies.fixes.model import CannotFix
 from agentjobs_dependencies.fixes.python import fake_python, poetry_lock, static_metadata, uv_lock
 
@@ -251,9 +252,9 @@ def test_the_poetry_that_wrote_a_lock_file(lock: str, project: str, expected: st
 
 def test_other_changed_packages_are_named() -> None:
     other = UV_NEW.replace('"six"', '"seven"')
-    assert lock_blocks.describe_other_changes(UV_OLD, other, "urllib3") == [
-        "Also changed: `demo` None → 0, `seven` (new) → 1.16.0, `six` 1.16.0 → (removed)."
-    ]
+    assert describe_other_changes(
+        lock_blocks.packages(UV_OLD), lock_blocks.packages(other), "urllib3"
+    ) == ["Also changed: `demo` None → 0, `seven` (new) → 1.16.0, `six` 1.16.0 → (removed)."]
 
 
 def ask(python: str, code: str) -> "subprocess.CompletedProcess[str]":

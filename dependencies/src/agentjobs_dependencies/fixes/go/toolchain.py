@@ -13,7 +13,7 @@ from agentjobs_dependencies.fixes.go.requirements import (
     read_go_version,
     read_requirements,
 )
-from agentjobs_dependencies.fixes.markdown import collateral_changes
+from agentjobs_dependencies.fixes.markdown import describe_other_changes
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.run_tool import run_tool
 
@@ -48,7 +48,7 @@ def update(fix: Fix, directory: Path) -> Outcome:
         _check_go_version(before, after, fix)
         if (directory / "vendor" / "modules.txt").is_file():
             go("mod", "vendor")
-    outcome.changes += collateral_changes(
+    outcome.changes += describe_other_changes(
         read_requirements(before).items(), read_requirements(after).items(), fix.package
     )
     return outcome

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentjobs_dependencies.fixes import json_text, tree
 from agentjobs_dependencies.fixes.apply_fixes import fix_lock_file
-from agentjobs_dependencies.fixes.markdown import code, collateral_changes
+from agentjobs_dependencies.fixes.markdown import code, describe_other_changes
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.npm import package_json, project
 from agentjobs_dependencies.fixes.npm import tree as npm_tree
@@ -76,7 +76,7 @@ class _Editor:
             after = self._verify(resolved, manifests, fix)
         if after is None:
             raise CannotFix(f"npm does not keep {fix.package} at {fix.new}")
-        outcome.changes += collateral_changes(
+        outcome.changes += describe_other_changes(
             npm_tree.versions(packages), npm_tree.versions(after.packages), fix.package
         )
         self._now = after

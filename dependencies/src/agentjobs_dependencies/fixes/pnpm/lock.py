@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentjobs_dependencies.fixes import tree
 from agentjobs_dependencies.fixes.apply_fixes import fix_lock_file
-from agentjobs_dependencies.fixes.markdown import code, collateral_changes
+from agentjobs_dependencies.fixes.markdown import code, describe_other_changes
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.npm import package_json
 from agentjobs_dependencies.fixes.npm.project import NpmProject, strip_manifests
@@ -116,7 +116,7 @@ class _Editor:
         if expected != versions:
             raise CannotFix(f"pnpm does not keep {fix.package} at {fix.new}")
         self._now = replace(after, lock=lock)
-        outcome.changes += collateral_changes(
+        outcome.changes += describe_other_changes(
             pnpm_text.packages(now.lock), pnpm_text.packages(self._now.lock), fix.package
         )
         return outcome

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from agentjobs_dependencies.fixes.markdown import code, escape
+from agentjobs_dependencies.fixes.markdown import code, describe_other_changes
 from agentjobs_dependencies.fixes.model import CannotFix, Fix
 from agentjobs_dependencies.fixes.python.fake_python import create_python
 from agentjobs_dependencies.fixes.python.requirement_text import (
@@ -271,7 +271,7 @@ def _recompile(
             if _is_resolvable(before, setting.others_before, fix, target):
                 raise CannotFix(_describe_conflict(conflict, fix, target)) from None
     how = "was recompiled with `uv pip compile --upgrade-package`"
-    return Resolution(after, (describe_changes(before, after, fix, how),))
+    return Resolution(after, describe_changes(before, after, fix, how))
 
 
 def _compile(directory: Path, sources: Sequence[str], fix: Fix, *options: str) -> str:
@@ -306,16 +306,11 @@ def _known_metadata(_registry: str) -> dict[tuple[str, str], tuple[str, ...]]:
     return {}
 
 
-def describe_changes(before: str, after: str, fix: Fix, how: str) -> str:
+def describe_changes(before: str, after: str, fix: Fix, how: str) -> tuple[str, ...]:
     """Raises CannotFix if the new text does not have the new version."""
     old, new = pins(before), pins(after)
     package = normalize_name(fix.package)
     if not is_same(new.get(package, ""), fix.new):
         raise CannotFix(f"{fix.manifest} {how} and does not have {package} {fix.new}")
-    moved = [
-        f"{code(name)} {escape(old.get(name, '(new)'))} → {escape(new.get(name, '(removed)'))}"
-        for name in sorted(old.keys() | new.keys())
-        if name != package and old.get(name) != new.get(name)
-    ]
-    others = f"; also changed: {', '.join(moved)}" if moved else ""
-    return f"{code(fix.manifest)} {how}{others}."
+    others = describe_other_changes(old.items(), new.items(), package)
+    return (f"{code(fix.manifest)} {how}.", *others)

@@ -11,7 +11,7 @@ from pathlib import Path
 from agentjobs_dependencies.fixes import lock_blocks, tree
 from agentjobs_dependencies.fixes.apply_fixes import one_by_one
 from agentjobs_dependencies.fixes.lock_blocks import Table
-from agentjobs_dependencies.fixes.markdown import code, escape
+from agentjobs_dependencies.fixes.markdown import code, describe_other_changes, escape
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.python import poetry_without_builds, pyproject
 from agentjobs_dependencies.fixes.run_tool import (
@@ -46,8 +46,8 @@ def apply(fix: Fix, root: Path) -> Outcome:
     edited = pyproject.allow_version(project, fix.package, fix.new)
     after = merge(before, _lock(root, lock_path, edited, fix))
     outcome = Outcome(fixed=[fix])
-    outcome.changes += lock_blocks.describe_other_changes(
-        before, after, normalize_name(fix.package)
+    outcome.changes += describe_other_changes(
+        lock_blocks.packages(before), lock_blocks.packages(after), normalize_name(fix.package)
     )
     if edited != project:
         name = code(project_path.relative_to(root).as_posix())

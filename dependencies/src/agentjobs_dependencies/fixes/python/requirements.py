@@ -80,11 +80,11 @@ def _fix_exported(export: Export, path: Path, text: str, fix: Fix, root: Path) -
     """The lock file is fixed before the files that are exported from it."""
     exported = export_again(export, text, root)
     lock = export.lock.relative_to(root).as_posix()
-    change = pip_compile.describe_changes(text, exported, fix, f"was exported from {code(lock)}")
+    described = pip_compile.describe_changes(text, exported, fix, f"was exported from {code(lock)}")
     settings = install_settings(fix, root)
     resolution = pip_compile.resolve_pins(text, exported, None, fix, settings)
     tree.write(path, resolution.text)
-    changes = [change, *resolution.changes, *_raise_other_files(fix, root)]
+    changes = [*described, *resolution.changes, *_raise_other_files(fix, root)]
     return Outcome(fixed=[fix], changes=changes, unproven=[*resolution.unproven])
 
 

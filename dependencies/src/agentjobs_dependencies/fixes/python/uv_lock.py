@@ -13,7 +13,7 @@ from typing import Any
 from agentjobs_dependencies.fixes import lock_blocks, tree
 from agentjobs_dependencies.fixes.apply_fixes import one_by_one
 from agentjobs_dependencies.fixes.lock_blocks import Table
-from agentjobs_dependencies.fixes.markdown import code, escape
+from agentjobs_dependencies.fixes.markdown import code, describe_other_changes, escape
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.python import pyproject
 from agentjobs_dependencies.fixes.python.fake_python import create_python
@@ -52,8 +52,8 @@ def apply(fix: Fix, root: Path) -> Outcome:
         edits = _add_override(project, edits, fix)
         after = _lock(root, lock_path, edits, fix)
         _describe_override(outcome, fix, (project / "pyproject.toml").relative_to(root))
-    outcome.changes += lock_blocks.describe_other_changes(
-        before, after, normalize_name(fix.package)
+    outcome.changes += describe_other_changes(
+        lock_blocks.packages(before), lock_blocks.packages(after), normalize_name(fix.package)
     )
     for path, text in edits.items():
         tree.write(path, text)

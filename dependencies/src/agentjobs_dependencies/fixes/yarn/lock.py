@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentjobs_dependencies.fixes import json_text, tree
 from agentjobs_dependencies.fixes.apply_fixes import fix_lock_file
-from agentjobs_dependencies.fixes.markdown import code, collateral_changes
+from agentjobs_dependencies.fixes.markdown import code, describe_other_changes
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.npm import package_json, project
 from agentjobs_dependencies.fixes.npm.addresses import match_addresses
@@ -117,7 +117,7 @@ class _Editor:
         versions = {version for name, version in yarn_text.packages(lock) if name == fix.package}
         if fix.old in versions or fix.new not in versions:
             raise CannotFix(f"yarn does not keep {fix.package} at {fix.new}")
-        outcome.changes += collateral_changes(
+        outcome.changes += describe_other_changes(
             yarn_text.packages(now.lock), yarn_text.packages(lock), fix.package
         )
         self._now = replace(after, lock=lock)

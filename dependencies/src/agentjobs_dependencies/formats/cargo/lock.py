@@ -19,10 +19,6 @@ ECOSYSTEM = "crates.io"
 # version from two sources counts as one package.
 _REFERENCE = re.compile(r"(\S+)(?: ([^\s()]+))?")
 _BULK = re.compile(rb'^"?checksum[^\n]*\n', re.MULTILINE)
-# More versions of one crate than any build has in practice.
-_MAX_VERSIONS = 50
-
-_Positions = dict[tuple[str, str], dict[int, None]]
 
 
 class Crate(NamedTuple):
@@ -39,21 +35,21 @@ def read_cargo_lock(content: bytes) -> ParsedManifest:
     warnings = Warnings((reason,) if reason else ())
     root = [document["root"]] if "root" in document else []
     crates = [*read_crates(document.get("package"), warnings), *read_crates(root, warnings)]
-    lock, positions = _build_lock([crate for crate in crates if crate.source], warnings)
+    lock = _build_lock([crate for crate in crates if crate.source], warnings)
     return ParsedManifest(
         ECOSYSTEM,
         packages=lock.packages(),
-        notes=_own_requirements(crates, positions),
+        notes=_own_requirements(crates, lock),
         warnings=warnings.all(),
     )
 
 
-def _own_requirements(crates: list[Crate], positions: _Positions) -> dict[str, str]:
+def _own_requirements(crates: list[Crate], lock: Lock) -> dict[str, str]:
     """The positions required by each of the repository's own crates."""
     notes = {}
     for crate in crates:
         if not crate.source:
-            required = dict.fromkeys(_required(positions, crate))
+            required = dict.fromkeys(_required(lock, crate))
             notes[OWN + crate.name] = " ".join(map(str, required))
     return notes
 
@@ -84,22 +80,20 @@ def _read_crate(entry: object) -> Crate | None:
     return crate if is_valid else None
 
 
-def _build_lock(crates: list[Crate], warnings: Warnings) -> tuple[Lock, _Positions]:
-    lock, positions = Lock(warnings), _Positions()
+def _build_lock(crates: list[Crate], warnings: Warnings) -> Lock:
+    lock = Lock(warnings)
     for crate in crates:
-        name, version = crate.name, crate.version
-        lock.add((name, version), name, version)
-        position = lock.position((name, version))
-        for key in ((name, ""), (name, version)):
-            known = positions.setdefault(key, {})
-            if position is not None and len(known) < _MAX_VERSIONS:
-                known[position] = None
+        lock.add((crate.name, crate.version), crate.name, crate.version)
     for crate in crates:
-        lock.require((crate.name, crate.version), _required(positions, crate))
-    return lock, positions
+        lock.require((crate.name, crate.version), _required(lock, crate))
+    return lock
 
 
-def _required(positions: _Positions, crate: Crate) -> Iterator[int]:
+def _required(lock: Lock, crate: Crate) -> Iterator[int]:
     for reference in crate.dependencies:
-        if parts := _REFERENCE.match(reference):
-            yield from positions.get((parts[1], parts[2] or ""), ())
+        parts = _REFERENCE.match(reference)
+        if parts and parts[2]:
+            position = lock.position((parts[1], parts[2]))
+            yield from () if position is None else (position,)
+        elif parts:
+            yield from lock.named(parts[1])

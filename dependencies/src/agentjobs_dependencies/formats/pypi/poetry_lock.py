@@ -23,7 +23,7 @@ def read_poetry_lock(content: bytes) -> ParsedManifest:
     for entry in entries:
         requires = entry.get("dependencies")
         names = [normalize_name(name) for name in requires] if isinstance(requires, dict) else []
-        lock.require(entry_key(entry), (at for name in names for at in lock.named(name)))
+        lock.require(entry_key(entry), lock.all_named(names))
     return ParsedManifest(ECOSYSTEM, packages=lock.packages(), warnings=lock.warnings.all())
 
 

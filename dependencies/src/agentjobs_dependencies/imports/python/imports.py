@@ -8,7 +8,6 @@ import re
 import unicodedata
 
 from agentjobs_dependencies.imports.model import MAX_IMPORTS, ParsedModule
-from agentjobs_dependencies.imports.python.source_text import normalize_source
 
 # A string that is not closed ends with its line, or with the file.
 _STRING = "|".join(
@@ -37,13 +36,16 @@ _TOKEN = re.compile(
 )
 _COMMENTS = re.compile(_COMMENT.encode())
 _RENAMED = re.compile(rb"\sas\s+[\w\x80-\xff]+")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOT_IN_NAMES = b" \t\n\r\f\v()"
 # The last list of names may go on for so long after a parenthesis in a comment.
 _AHEAD_BYTES = 100
 
 
 def find_python(content: bytes) -> ParsedModule:
-    content = normalize_source(content)
+    content = content.removeprefix(_BYTE_ORDER_MARK)
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     # Most of a file follows its last import and is not searched.
     last = content.rfind(b"import")
     if last < 0:
