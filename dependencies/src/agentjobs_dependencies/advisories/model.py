@@ -25,8 +25,6 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 _SUMMARY_LENGTH = 2_000
 # The databases of osv.dev about packages; other ids have no page there.
 _OSV_PREFIXES = ("GHSA-", "GO-", "MAL-", "OSV-", "PSF-", "PYSEC-", "RUSTSEC-")
-_WEB_ADDRESS = re.compile(r"https://[A-Za-z0-9.-]+(?::\d+)?(?:/[!-~]*)?")
-_MAX_ADDRESS_LENGTH = 500
 
 
 class BadAdvisory(Exception):
@@ -92,6 +90,8 @@ def parse_advisory(record: bytes | Mapping[str, Any]) -> Advisory | None:
     affected = tuple(_parse_affected(parsed))
     if parsed.withdrawn or not affected:
         return None
+    weaknesses = parsed.database_specific.cwe_ids if parsed.database_specific else None
+    text = parse_text(parsed.details, parsed.references, weaknesses)
     return Advisory(
         id=parsed.id,
         modified=parsed.modified,
@@ -101,13 +101,8 @@ def parse_advisory(record: bytes | Mapping[str, Any]) -> Advisory | None:
         summary=_summary(parsed),
         ratings=tuple(_ratings(parsed)),
         label=parsed.database_specific.severity_label if parsed.database_specific else None,
-        url=_url(parsed),
-        text=parse_text(
-            parsed.details,
-            parsed.references,
-            parsed.database_specific.cwe_ids if parsed.database_specific else None,
-        )
-        or msgspec.UNSET,
+        url=_url(parsed.id, text),
+        text=text or msgspec.UNSET,
     )
 
 
@@ -251,22 +246,13 @@ def _aliases(parsed: _Record) -> tuple[str, ...]:
     return tuple(known)
 
 
-def _url(parsed: _Record) -> str:
+def _url(identifier: str, text: AdvisoryText | None) -> str:
     """A page about the vulnerability; empty if none is known."""
-    if parsed.id.startswith(_OSV_PREFIXES):
-        return f"https://osv.dev/vulnerability/{parsed.id}"
-    listed = parsed.references if isinstance(parsed.references, list) else []
-    references = [item for item in listed if isinstance(item, dict)]
-    references.sort(key=lambda item: item.get("type") != "ADVISORY")
-    return next((item["url"] for item in references if _is_web_address(item.get("url"))), "")
-
-
-def _is_web_address(text: object) -> bool:
-    return (
-        isinstance(text, str)
-        and len(text) <= _MAX_ADDRESS_LENGTH
-        and _WEB_ADDRESS.fullmatch(text) is not None
-    )
+    if identifier.startswith(_OSV_PREFIXES):
+        return f"https://osv.dev/vulnerability/{identifier}"
+    references = [item for item in text.references if item.url.startswith("https:")] if text else []
+    references.sort(key=lambda item: item.kind != "ADVISORY")
+    return references[0].url if references else ""
 
 
 def _summary(parsed: _Record) -> str:

@@ -4,9 +4,9 @@ A file is a sequence of blocks, each started by an unindented key. Other YAML is
 """
 
 import re
-from collections.abc import Iterator
 
 from agentjobs_dependencies.fixes.model import CannotFix
+from agentjobs_dependencies.formats.yaml_lines import read_yaml
 
 _TOP = re.compile(r"(['\"]?)([A-Za-z][\w-]*)\1[ \t]*:(?=\s|$)")
 _CONTINUES = re.compile(r"[ \t#]|-[ \t]|---|\.\.\.|$")
@@ -39,19 +39,11 @@ def blocks(text: str, name: str) -> dict[str, str]:
     return by_key
 
 
-def entries(block: str) -> Iterator[tuple[str, str]]:
-    """Keys and plain values directly below the block's key."""
-    flow = _FLOW.match(block)
-    if flow:
-        for part in filter(str.strip, flow[1].split(",")):
-            key, _, value = part.rpartition(":")
-            yield unquote(key.strip()), unquote(value.strip())
-        return
-    indent = None
-    for match in _ENTRY.finditer(block, block.find("\n") + 1):
-        indent = indent or match["lead"]
-        if match["lead"] == indent and match["value"]:
-            yield unquote(match["key"]), unquote(match["value"])
+def entries(block: str) -> dict[str, str]:
+    """Plain values directly below the block's key."""
+    table = next(iter(read_yaml(block).values()), None)
+    values = table.items() if isinstance(table, dict) else ()
+    return {key: value for key, value in values if isinstance(value, str)}
 
 
 def set_entry(text: str, block: str, key: str, value: str, *, name: str) -> str:
@@ -70,7 +62,7 @@ def set_entry_in_block(block: str, key: str, value: str) -> str:
     """Set an entry of one block, which starts with its key line."""
     line_end = "\r\n" if "\r\n" in block else "\n"
     if flow := _FLOW.match(block):
-        others = [pair for pair in entries(block) if pair[0] != key]
+        others = [pair for pair in entries(block).items() if pair[0] != key]
         row = ", ".join(f"{quote(name)}: {quote(text)}" for name, text in (*others, (key, value)))
         return block[: flow.start(1)] + row + block[flow.end(1) :]
     matches = list(_ENTRY.finditer(block, block.find("\n") + 1))

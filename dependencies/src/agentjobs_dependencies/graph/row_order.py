@@ -1,6 +1,5 @@
 """Orders the items of rows with few crossings of lines, and places them near each other. Pure."""
 
-from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -12,13 +11,12 @@ _Neighbors = Mapping[int, Sequence[int]]
 
 
 def order_rows(rows: _Rows, routes: _Rows) -> list[list[int]]:
-    """Sorts each row by the mean place of its neighbors, down and up again; the best result.
+    """Sorts each row by the mean place of its neighbors, down and up again.
 
     A route has an item of each row that it passes, from top to bottom.
     """
     above, below = _find_neighbors(routes)
     current = [list(row) for row in rows]
-    best, fewest = current, _count_crossings(current, below)
     for sweep in range(_SWEEPS):
         is_upward = sweep % 2 == 1
         previous: Mapping[int, float] = {}
@@ -28,10 +26,7 @@ def order_rows(rows: _Rows, routes: _Rows) -> list[list[int]]:
             ordered.append(sorted(row, key=keys.__getitem__))
             previous = _places(ordered[-1])
         current = ordered[::-1] if is_upward else ordered
-        crossings = _count_crossings(current, below)
-        if crossings < fewest:
-            best, fewest = current, crossings
-    return best
+    return current
 
 
 def place_rows(rows: _Rows, routes: _Rows, widths: Sequence[float]) -> list[float]:
@@ -77,19 +72,6 @@ def _means(
         known = [place[other] for other in neighbors.get(item, ())]
         means[item] = sum(known) / len(known) if known else default[item]
     return means
-
-
-def _count_crossings(rows: _Rows, below: _Neighbors) -> int:
-    crossings = 0
-    for upper, lower in pairwise(rows):
-        place = {item: at for at, item in enumerate(lower)}
-        passed: list[int] = []
-        for item in upper:
-            ends = [place[end] for end in below.get(item, ())]
-            crossings += sum(len(passed) - bisect_right(passed, end) for end in ends)
-            for end in ends:
-                insort(passed, end)
-    return crossings
 
 
 def _place_row(

@@ -162,7 +162,10 @@ class _Editor:
         for (parent, name), requirement in sorted(requirements.items()):
             version = pin_exactly(requirement.spec, fix.new)
             text = package_json.add_override(text, parent, name, version)
-            _describe_override(outcome, parent, f"{code(name)} {fix.new}", place)
+            project.describe_override(
+                *(outcome, f"the override of {code(name)}", parent, f"{code(name)} {fix.new}"),
+                *(place, "npm install --package-lock-only"),
+            )
         return {**manifests, "": text}
 
     def _parent_name(self, requirement: Requirement) -> str:
@@ -216,17 +219,6 @@ def _split_excluding(
     ]
     ours = [requirement for requirement in excluding if requirement.is_ours]
     return ours, [requirement for requirement in excluding if not requirement.is_ours]
-
-
-def _describe_override(outcome: Outcome, parent: str, version: str, place: str) -> None:
-    outcome.changes.append(
-        f"{code(parent)} excludes {version}, so `overrides` in {code(place)} forces it: run "
-        "the tests before you merge."
-    )
-    outcome.undo.append(
-        f"Once {code(parent)} allows {version}, remove the entry from `overrides` in {code(place)} "
-        "and run `npm install --package-lock-only`."
-    )
 
 
 def match_style(text: str, lock: Lock) -> Lock:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs_dependencies.fixes import json_text, tree
-from agentjobs_dependencies.fixes.model import CannotFix
+from agentjobs_dependencies.fixes.markdown import code
+from agentjobs_dependencies.fixes.model import CannotFix, Outcome
 from agentjobs_dependencies.fixes.npm import package_json
 from agentjobs_dependencies.fixes.run_tool import run_tool
 
@@ -59,7 +60,17 @@ class NpmProject:
 
     def name(self, member: str) -> str:
         """The path of a member's package.json, for messages."""
-        return _relative(self.directory / member / "package.json", self.root)
+        return self.file_name(f"{member or '.'}/package.json")
+
+    def file_name(self, file: str) -> str:
+        """The path of a file beside the lock file, for messages."""
+        return _relative(self.directory / file, self.root)
+
+    def read(self, file: str) -> str:
+        """Empty if the project does not have the file."""
+        if not (self.directory / file).is_file():
+            return ""
+        return tree.read(tree.resolve_file(self.root, self.file_name(file)))
 
     def lock(
         self,
@@ -117,6 +128,20 @@ class NpmProject:
 
 def strip_manifests(manifests: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     return {member: package_json.strip_manifest(text) for member, text in manifests.items()}
+
+
+def describe_override(
+    outcome: Outcome, rule: str, parent: str, version: str, place: str, command: str
+) -> None:
+    """`rule` forces `parent` to use a version that it excludes; `place` is the file that has it."""
+    outcome.changes.append(
+        f"{code(parent)} excludes {version}, so {rule} in {code(place)} forces it: run the tests "
+        "before you merge."
+    )
+    outcome.undo.append(
+        f"Once {code(parent)} allows {version}, remove {rule} from {code(place)} and run "
+        f"`{command}`."
+    )
 
 
 def _relative(path: Path, root: Path) -> str:

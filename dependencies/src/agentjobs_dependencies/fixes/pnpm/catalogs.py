@@ -38,7 +38,7 @@ def range_in_catalog(text: str, catalog: str, name: str, file: str) -> str | Non
     """The range in pnpm-workspace.yaml or .yarnrc.yml."""
     key, (start, end) = _find_catalog(text, catalog, name, file)
     block = yaml_text.blocks(text, file).get(key, "")
-    return dict(yaml_text.entries(block[start:end])).get(name)
+    return yaml_text.entries(block[start:end]).get(name)
 
 
 def set_range_in_catalog(text: str, catalog: str, name: str, spec: str, file: str) -> str:
@@ -55,7 +55,7 @@ def _find_catalog(text: str, catalog: str, name: str, file: str) -> tuple[str, t
     """The key of the block that has the catalog, and where in the block it is."""
     parts = yaml_text.blocks(text, file)
     default = parts.get("catalog", "")
-    if catalog == "default" and name in dict(yaml_text.entries(default)):
+    if catalog == "default" and name in yaml_text.entries(default):
         return "catalog", (0, len(default))
     match = re.search(
         rf"^([ \t]+){_key(catalog)}:[ \t]*\r?\n(?:\1[ \t]+[^\n]*(?:\n|$)|[ \t]*\r?\n)+",

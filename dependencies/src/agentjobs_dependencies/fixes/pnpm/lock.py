@@ -13,7 +13,7 @@ from agentjobs_dependencies.fixes.apply_fixes import fix_lock_file
 from agentjobs_dependencies.fixes.markdown import code, describe_other_changes
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.npm import package_json
-from agentjobs_dependencies.fixes.npm.project import NpmProject, strip_manifests
+from agentjobs_dependencies.fixes.npm.project import NpmProject, describe_override, strip_manifests
 from agentjobs_dependencies.fixes.pnpm import catalogs
 from agentjobs_dependencies.fixes.pnpm import overrides as pnpm_overrides
 from agentjobs_dependencies.fixes.pnpm import text as pnpm_text
@@ -161,7 +161,7 @@ class _Editor:
                 )
                 known = lock
                 if workspace != before:
-                    edited[self._project.name(WORKSPACE)] = None
+                    edited[self._project.files.file_name(WORKSPACE)] = None
         outcome.changes += [
             f"{code(name)} excluded {fix.new} and now allows it." for name in edited
         ]
@@ -173,9 +173,10 @@ class _Editor:
         kept_back = pnpm_overrides.raise_keeping(settings.overrides, fix.package, fix.old, fix.new)
         for key, spec in kept_back.items():
             settings = settings.add_override(key, spec)
+            place = code(self._project.files.file_name(settings.place))
             outcome.changes.append(
-                f"The override {code(key)} in {code(self._project.name(settings.place))} kept it "
-                f"at {fix.old} and now allows {fix.new}."
+                f"The override {code(key)} in {place} kept it at {fix.old} and now allows "
+                f"{fix.new}."
             )
         return state.with_settings(settings)
 
@@ -186,7 +187,11 @@ class _Editor:
         for parent in excluding:
             key = f"{self._parent_name(parent)}>{parent.name}"
             settings = settings.add_override(key, fix.new)
-            _describe_override(outcome, key, parent, fix, self._project.name(settings.place))
+            describe_override(
+                *(outcome, f"the override {code(key)}", parent.package),
+                *(f"{code(parent.name)} {fix.new}", self._project.files.file_name(settings.place)),
+                "pnpm install --lockfile-only",
+            )
         return state.with_settings(settings)
 
     def _parent_name(self, parent: Parent) -> str:
@@ -221,15 +226,3 @@ def _run_pnpm(project: PnpmProject, state: _State) -> str:
     manifests = strip_manifests(state.manifests)
     tables = state.settings.tables(state.settings.overrides)
     return project.lock(state.lock, state.workspace, tables, manifests)
-
-
-def _describe_override(outcome: Outcome, key: str, parent: Parent, fix: Fix, place: str) -> None:
-    version = f"{code(parent.name)} {fix.new}"
-    outcome.changes.append(
-        f"{code(parent.package)} excludes {version}, so the override {code(key)} in {code(place)} "
-        "forces it: run the tests before you merge."
-    )
-    outcome.undo.append(
-        f"Once {code(parent.package)} allows {version}, remove the override {code(key)} from "
-        f"{code(place)} and run `pnpm install --lockfile-only`."
-    )

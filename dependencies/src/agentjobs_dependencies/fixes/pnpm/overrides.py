@@ -29,7 +29,7 @@ class Settings:
     def overrides(self) -> dict[str, str]:
         """Reads both files; pnpm-workspace.yaml takes precedence."""
         block = yaml_text.blocks(self.workspace, WORKSPACE).get("overrides", "")
-        return {**self._in_manifest, **dict(yaml_text.entries(block))}
+        return {**self._in_manifest, **yaml_text.entries(block)}
 
     def tables(self, overrides: Mapping[str, str]) -> dict[str, Any]:
         """The tables of package.json that affect a resolution, with these overrides."""

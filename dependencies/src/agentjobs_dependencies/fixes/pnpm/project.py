@@ -44,20 +44,11 @@ class PnpmProject:
     pnpm: Pnpm
 
     def workspace_text(self) -> str:
-        path = self.files.directory / WORKSPACE
-        if not path.is_file():
-            return ""
-        return tree.read(tree.resolve_file(self.files.root, self.name(WORKSPACE))).replace(
-            "\r\n", "\n"
-        )
+        return self.files.read(WORKSPACE).replace("\r\n", "\n")
 
     def write_workspace(self, text: str) -> None:
         path = (self.files.directory / WORKSPACE).resolve()
         tree.write(path, tree.match_line_endings(tree.read(path) if path.is_file() else "", text))
-
-    def name(self, file: str) -> str:
-        path = (self.files.directory / file).resolve()
-        return path.relative_to(self.files.root.resolve()).as_posix()
 
     def lock(
         self,
@@ -108,7 +99,7 @@ class PnpmProject:
 
     def _flags(self, lock: str) -> dict[str, str]:
         """The settings that the lock file records, and those of .npmrc."""
-        recorded = dict(yaml_text.entries(yaml_text.blocks(lock, LOCK).get("settings", "")))
+        recorded = yaml_text.entries(yaml_text.blocks(lock, LOCK).get("settings", ""))
         known = {_kebab(flag): flag for flag in _FLAGS}
         in_npmrc = read_npmrc(self.files.directory, frozenset(known))
         flags = {**{known[name]: value for name, value in in_npmrc.items()}, **recorded}

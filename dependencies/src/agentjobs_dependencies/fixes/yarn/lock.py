@@ -139,7 +139,7 @@ class _Editor:
             raised.add((name, plain_range(new)))
             if catalog is not None:
                 settings = set_range_in_catalog(settings, catalog, name, new, SETTINGS)
-                edited[self._project.name(SETTINGS)] = None
+                edited[self._project.files.file_name(SETTINGS)] = None
             else:
                 manifests[member] = json_text.set_value(manifests[member], (section, name), new)
                 edited[self._project.files.name(member)] = None
@@ -194,7 +194,10 @@ class _Editor:
         for parent, version, name in sorted(parents):
             key = self._resolution_key(parent, version, name, entries)
             state = state.set_resolution(key, fix.new)
-            _describe_resolution(outcome, key, parent, f"{code(name)} {fix.new}", place)
+            project.describe_override(
+                *(outcome, f"the resolution {code(key)}", parent, f"{code(name)} {fix.new}"),
+                *(place, "yarn install"),
+            )
         return state
 
     def _resolution_key(
@@ -236,14 +239,3 @@ def _requirements(manifests: Mapping[str, str]) -> Iterator[tuple[str, str, str,
 def resolution_target(key: str) -> str:
     match = _TARGET.search(key)
     return match[1] if match else ""
-
-
-def _describe_resolution(outcome: Outcome, key: str, parent: str, version: str, place: str) -> None:
-    outcome.changes.append(
-        f"{code(parent)} excludes {version}, so the resolution {code(key)} in {code(place)} forces "
-        "it: run the tests before you merge."
-    )
-    outcome.undo.append(
-        f"Once {code(parent)} allows {version}, remove the resolution {code(key)} from "
-        f"{code(place)} and run `yarn install`."
-    )

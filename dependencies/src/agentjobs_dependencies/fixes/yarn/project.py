@@ -66,17 +66,10 @@ class YarnProject:
         return self.release == _FIRST_RELEASE
 
     def settings_text(self) -> str:
-        path = self.files.directory / SETTINGS
-        if self.is_first or not path.is_file():
-            return ""
-        return tree.read(tree.resolve_file(self.files.root, self.name(SETTINGS)))
+        return "" if self.is_first else self.files.read(SETTINGS)
 
     def write_settings(self, text: str) -> None:
         tree.write((self.files.directory / SETTINGS).resolve(), text)
-
-    def name(self, file: str) -> str:
-        path = (self.files.directory / file).resolve()
-        return path.relative_to(self.files.root.resolve()).as_posix()
 
     def committed_installation(self) -> str | None:
         """What of an installation is in the repository, and has to change with the lock file."""
