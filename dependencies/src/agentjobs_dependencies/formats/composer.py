@@ -4,7 +4,7 @@ The direct requirements are only in composer.json, not in the lock file.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from agentjobs_dependencies.formats.bounds import limit_requirements
@@ -67,10 +67,11 @@ def read_composer_lock(content: bytes) -> ParsedManifest:
             position = lock.position((key, version))
             if position is not None:
                 packages.append((position, package))
-    positions = _find_positions(packages)
+    providers = _find_providers(packages)
     for position, package in packages:
-        for required in _look_up(positions, table_at(package, "require")):
-            lock.require_by([position], required)
+        for name in map(str.lower, table_at(package, "require")):
+            for required in lock.named(name) or providers.get(name, ()):
+                lock.require_by([position], required)
     return ParsedManifest(ECOSYSTEM, packages=lock.packages(), warnings=warnings.all())
 
 
@@ -85,23 +86,14 @@ def _packages(entries: object, warnings: Warnings) -> Iterator[_Package]:
                 warnings.add("a package is left out: its name or version is not a string")
 
 
-def _find_positions(packages: list[tuple[int, _Package]]) -> dict[str, list[int]]:
-    """The positions for each name: the package itself, or packages that replace or provide it."""
-    positions: dict[str, list[int]] = {}
-    for position, package in packages:
-        positions.setdefault(package["name"].lower(), []).append(position)
+def _find_providers(packages: list[tuple[int, _Package]]) -> dict[str, list[int]]:
+    """The positions of packages that replace or provide a name."""
     providers: dict[str, list[int]] = {}
     for position, package in packages:
         provided = (*table_at(package, "replace"), *table_at(package, "provide"))
         for name in {name.lower() for name in provided}:
-            if name not in positions:
-                providers.setdefault(name, []).append(position)
-    return {name: numbers[:_MAX_PROVIDERS] for name, numbers in (positions | providers).items()}
-
-
-def _look_up(positions: dict[str, list[int]], names: Iterable[str]) -> tuple[int, ...]:
-    lists = [positions.get(name.lower(), []) for name in names]
-    return tuple(dict.fromkeys(position for numbers in lists for position in numbers))
+            providers.setdefault(name, []).append(position)
+    return {name: positions[:_MAX_PROVIDERS] for name, positions in providers.items()}
 
 
 def _exact(specifier: str) -> str | None:

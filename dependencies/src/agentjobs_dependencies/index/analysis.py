@@ -18,7 +18,7 @@ MAX_SOURCE_BYTES = 2 * 1024 * 1024
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 MAX_CONFIGURATION_BYTES = 64 * 1024
 # Incremented when the same commit results in another index, except because of manifests.
-VERSION = 4
+VERSION = 5
 OUT_OF_MEMORY = "needs more memory than the index may use: not read"
 
 Task = Literal["lines", "module", "manifest", "content"]
@@ -42,7 +42,7 @@ class FileKind(NamedTuple):
 
 
 class BlobAnalysis(msgspec.Struct, frozen=True):
-    """`lines` is None for a binary file; `warning` says what could not be read, and why."""
+    """`lines` is None for a file that is binary or too large; `warning` says why it is not read."""
 
     lines: int | None
     module: ParsedModule | None = None
@@ -51,33 +51,8 @@ class BlobAnalysis(msgspec.Struct, frozen=True):
     warning: str = ""
 
 
-class LineCounter:
-    """Counts the lines of a file that is read in chunks."""
-
-    def __init__(self) -> None:
-        self._newlines = 0
-        self._probed = 0
-        self._binary = False
-        self._unterminated = False
-
-    def add(self, chunk: bytes) -> None:
-        if self._binary or not chunk:
-            return
-        if self._probed < BINARY_PROBE_BYTES:
-            unprobed = BINARY_PROBE_BYTES - self._probed
-            self._binary = chunk.find(b"\0", 0, unprobed) >= 0
-            self._probed += min(len(chunk), unprobed)
-        self._newlines += chunk.count(b"\n")
-        self._unterminated = not chunk.endswith(b"\n")
-
-    @property
-    def lines(self) -> int | None:
-        """Newlines plus an unterminated last line; None for a binary file."""
-        return None if self._binary else self._newlines + self._unterminated
-
-
 def count_lines(blob: bytes) -> int | None:
-    """The same for a complete file; a separate function because it runs for every file."""
+    """Newlines plus an unterminated last line; None for a binary file."""
     if blob.find(b"\0", 0, BINARY_PROBE_BYTES) >= 0:
         return None
     lines = blob.count(b"\n")
@@ -135,20 +110,12 @@ def _read(kind: FileKind, content: bytes, lines: int | None) -> BlobAnalysis:
 
 
 def _analyze_large(kind: FileKind, blob: LargeBlob) -> BlobAnalysis:
-    counter, chunks = LineCounter(), []
-    is_wanted = kind.task == "manifest" and blob.size <= MAX_MANIFEST_BYTES
-    for chunk in blob:
-        counter.add(chunk)
-        if is_wanted:
-            chunks.append(chunk)
-    if kind.task == "lines" or (counter.lines is None and kind.task != "manifest"):
-        return BlobAnalysis(counter.lines)
-    if is_wanted:
-        return analyze(kind, b"".join(chunks))
+    if kind.task == "manifest" and blob.size <= MAX_MANIFEST_BYTES:
+        return analyze(kind, b"".join(blob))
+    if kind.task == "lines" and kind.language is None:
+        return BlobAnalysis(None)
     limit = MAX_MANIFEST_BYTES if kind.task == "manifest" else MAX_SOURCE_BYTES
-    return BlobAnalysis(
-        counter.lines, warning=f"is larger than {limit >> 20} MiB: only its lines are counted"
-    )
+    return BlobAnalysis(None, warning=f"is larger than {limit >> 20} MiB: neither read nor counted")
 
 
 _SOURCES: Mapping[str | None, FileKind] = {

@@ -66,10 +66,12 @@ async def test_a_commit_without_files_has_no_lines(setup: IndexSetup) -> None:
     assert (result.line_count, result.file_count, result.dependencies) == (0, 0, ())
 
 
-async def test_a_large_file_is_only_counted(setup: IndexSetup) -> None:
+async def test_a_large_source_file_is_a_warning_and_large_data_is_none(setup: IndexSetup) -> None:
     large = b"import os  \n" * 500_000
-    result = await setup.index(setup.commit({"large.py": large, "next": b"1\n"}))
-    assert result.line_count == 500_001
+    files = {"large.py": large, "large.csv": large, "next": b"1\n"}
+    result = await setup.index(setup.commit(files))
+    assert result.line_count == 1
+    assert list(warnings_of(result)) == ["large.py"]
     assert "larger than 2 MiB" in warnings_of(result)["large.py"]
 
 

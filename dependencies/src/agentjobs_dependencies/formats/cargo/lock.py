@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from agentjobs_dependencies.formats.cargo.workspace import OWN
 from agentjobs_dependencies.formats.locks import Lock
 from agentjobs_dependencies.formats.text import Warnings, parse_lock_toml
-from agentjobs_dependencies.model import ParsedManifest
+from agentjobs_dependencies.model import ParsedManifest, Root
 
 ECOSYSTEM = "crates.io"
 
@@ -39,19 +38,14 @@ def read_cargo_lock(content: bytes) -> ParsedManifest:
     return ParsedManifest(
         ECOSYSTEM,
         packages=lock.packages(),
-        notes=_own_requirements(crates, lock),
+        # Where a crate of the repository is, only its Cargo.toml says.
+        roots=tuple(
+            Root(crate.name, tuple(dict.fromkeys(_required(lock, crate))))
+            for crate in crates
+            if not crate.source
+        ),
         warnings=warnings.all(),
     )
-
-
-def _own_requirements(crates: list[Crate], lock: Lock) -> dict[str, str]:
-    """The positions required by each of the repository's own crates."""
-    notes = {}
-    for crate in crates:
-        if not crate.source:
-            required = dict.fromkeys(_required(lock, crate))
-            notes[OWN + crate.name] = " ".join(map(str, required))
-    return notes
 
 
 def read_document(content: bytes) -> tuple[dict[str, Any], str | None]:

@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping
 from itertools import islice
 
-from agentjobs_dependencies.model import ParsedManifest, Requirement, Root
+from agentjobs_dependencies.model import ParsedManifest, Requirement
 
 # Keys of `ParsedManifest.notes`; those that end in a colon are followed by a crate's name.
 WORKSPACE = "workspace"
 SHARED = "shared:"
-OWN = "own:"
 
 # The specifier of an inherited requirement until `complete` resolves it.
 INHERITED = "workspace"
@@ -76,11 +75,11 @@ def _with_inherited(manifest: ParsedManifest, shared: Mapping[str, str]) -> Pars
 def _with_roots(
     lock: ParsedManifest, here: str, crates: Mapping[str, dict[str, None]]
 ) -> ParsedManifest:
-    roots = [
-        Root(_directory(here, crates.get(key.removeprefix(OWN), {})), _positions(value))
-        for key, value in lock.notes.items()
-        if key.startswith(OWN)
-    ]
+    """A lock file names the crate of each root instead of its directory."""
+    roots = (
+        root._replace(directory=_directory(here, crates.get(root.directory, {})))
+        for root in lock.roots
+    )
     return lock._replace(roots=tuple(roots))
 
 
@@ -93,7 +92,3 @@ def _directory(here: str, candidates: dict[str, None]) -> str:
     below = [path for path in candidates if path.startswith(prefix)]
     nearest = min(below or candidates, key=lambda path: (path.count("/"), path))
     return posixpath.relpath(f"/{nearest}", f"/{here}")
-
-
-def _positions(note: str) -> tuple[int, ...]:
-    return tuple(int(position) for position in note.split())
