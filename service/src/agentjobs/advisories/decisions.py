@@ -212,19 +212,14 @@ async def _request_scans(tx: Transaction, repo_ids: Sequence[str]) -> None:
 
 
 async def _rename(tx: Transaction, repo_id: str, row: Row, advisory_id: str) -> None:
-    key = {name: row[name] for name in ("ecosystem", "name")}
+    """Unless there is a decision about the new one."""
     where = "repo_id = :repo_id AND ecosystem = :ecosystem AND name = :name AND advisory_id = "
-    taken = await tx.fetch_one(
-        f"SELECT 1 FROM finding_decisions WHERE {where}:new",
+    await tx.execute(
+        f"UPDATE finding_decisions SET advisory_id = :new WHERE {where}:old AND NOT EXISTS"
+        f" (SELECT 1 FROM finding_decisions WHERE {where}:new)",
         repo_id=repo_id,
+        ecosystem=row["ecosystem"],
+        name=row["name"],
+        old=row["advisory_id"],
         new=advisory_id,
-        **key,
     )
-    if taken is None:
-        await tx.execute(
-            f"UPDATE finding_decisions SET advisory_id = :new WHERE {where}:old",
-            repo_id=repo_id,
-            new=advisory_id,
-            old=row["advisory_id"],
-            **key,
-        )

@@ -72,14 +72,27 @@ async def delete_feed(db: Database, ecosystem: str) -> None:
     await db.transact(execute, delete, name=ecosystem)
 
 
-async def claim_due_feed(db: Database, ecosystems: Sequence[str]) -> Feed | None:
-    """Claim the feed that has been due longest."""
-    return await db.transact(_claim, ecosystems, even_if_not_due=False)
-
-
-async def claim_feed(db: Database, ecosystem: str) -> Feed | None:
-    """Claim a feed whether or not it is due; None while another process holds it."""
-    return await db.transact(_claim, [ecosystem], even_if_not_due=True)
+@in_transaction
+async def claim_feed(
+    tx: Transaction, ecosystems: Sequence[str], *, even_if_not_due: bool = False
+) -> Feed | None:
+    """Claim the feed that has been due longest; None if other processes hold them."""
+    now = await tx.clock_ms()
+    row = await tx.fetch_one(
+        "SELECT * FROM advisory_feeds WHERE ecosystem IN (SELECT value FROM each(:ecosystems))"
+        f" AND (due_at <= :now{' OR checked_at IS NOT NULL' if even_if_not_due else ''})"
+        " ORDER BY due_at, ecosystem LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
+        ecosystems=ecosystems,
+        now=now,
+    )
+    if row is None:
+        return None
+    await tx.execute(
+        "UPDATE advisory_feeds SET checked_at = NULL WHERE ecosystem = :ecosystem",
+        ecosystem=row["ecosystem"],
+    )
+    until = await DUE.claim(tx, row["ecosystem"])
+    return msgspec.structs.replace(_feed(row), due_at=until)
 
 
 class FeedClaim:
@@ -129,27 +142,6 @@ class FeedClaim:
             now=now,
             next=now + backoff_ms(self._feed.failures, _FIRST_BACKOFF_MS, max_ms),
         )
-
-
-async def _claim(
-    tx: Transaction, ecosystems: Sequence[str], *, even_if_not_due: bool
-) -> Feed | None:
-    now = await tx.clock_ms()
-    row = await tx.fetch_one(
-        "SELECT * FROM advisory_feeds WHERE ecosystem IN (SELECT value FROM each(:ecosystems))"
-        f" AND (due_at <= :now{' OR checked_at IS NOT NULL' if even_if_not_due else ''})"
-        " ORDER BY due_at, ecosystem LIMIT 1 /*postgresql FOR UPDATE SKIP LOCKED */",
-        ecosystems=ecosystems,
-        now=now,
-    )
-    if row is None:
-        return None
-    await tx.execute(
-        "UPDATE advisory_feeds SET checked_at = NULL WHERE ecosystem = :ecosystem",
-        ecosystem=row["ecosystem"],
-    )
-    until = await DUE.claim(tx, row["ecosystem"])
-    return msgspec.structs.replace(_feed(row), due_at=until)
 
 
 def _limit(warnings: Sequence[FeedWarning]) -> list[FeedWarning]:

@@ -22,9 +22,9 @@ from agentjobs.inventory.rows import (
     store_unchanged,
 )
 from agentjobs.repos.queues import INDEX, request_indexes, retry_index
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs.store.in_transaction import in_transaction
-from agentjobs.store.leases import ClaimLost, backoff_ms, run_renewing
+from agentjobs.store.leases import ClaimLost, Lease, backoff_ms, run_renewing
 from agentjobs_dependencies.index.analysis import fingerprint
 from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs_runtime.clock import SECOND_MS
@@ -106,17 +106,7 @@ async def claim_due(tx: Transaction, left_out: Collection[str] = ()) -> DueRepo 
         " ON CONFLICT (repo_id) DO UPDATE SET done = 0, total = NULL",
         id=row["id"],
     )
-    return DueRepo(
-        row["id"],
-        row["default_branch"],
-        row["head_commit"],
-        row["failures"],
-        until,
-        row["indexed_commit"],
-        row["fingerprint"],
-        row["dependencies_digest"],
-        row["organization_id"],
-    )
+    return to_struct(row, DueRepo, lease_until=until)
 
 
 @in_transaction
@@ -141,19 +131,19 @@ async def index_repository(
     commit = await resolve(git_dir, f"refs/heads/{repo.default_branch}")
     if commit is None:
         raise IndexFailure(f"The branch {repo.default_branch!r} no longer exists.")
+    lease = _IndexLease(db, INDEX, repo.id, repo.lease_until)
     if (repo.indexed_commit, repo.fingerprint) == (commit, fingerprint()):
-        await db.transact(_store_unchanged, repo, commit)
+        await db.transact(_store_unchanged, lease, repo, commit)
         return IndexedCommit(commit, None)
     # Other versions may store the same dependencies in another way.
     is_same_version = repo.fingerprint == fingerprint()
     stored_digest = (repo.dependencies_digest or "") if is_same_version else ""
     request = _request("index", git_dir, commit, settings, stored_digest)
-    running = _run(request, settings, progress := _Progress(), poms)
-    lease = _IndexLease(db, repo, progress)
+    running = _run(request, settings, lease.report, poms)
     result, rows = await run_renewing(
         _build(db, repo, running), lease.renew, _PROGRESS_SECONDS, INDEX.lease_ms
     )
-    await db.transact(_store_result, repo, lease.until, commit, rows)
+    await db.transact(_store_result, lease, repo, commit, rows)
     return IndexedCommit(commit, result.file_count)
 
 
@@ -231,58 +221,42 @@ def _request(
     )
 
 
-class _Progress:
-    done = 0
-    total = 0
+class _IndexLease(Lease):
+    """Renewing it stores the progress too."""
 
-    def __call__(self, done: int, total: int) -> None:
-        self.done, self.total = done, total
+    _done = 0
+    _total = 0
 
+    def report(self, done: int, total: int) -> None:
+        self._done, self._total = done, total
 
-class _IndexLease:
-    """The lease on a repository; renewing it stores the progress too."""
+    async def end(self, tx: Transaction) -> None:
+        """Raises ClaimLost if another process indexes the repository by now."""
+        if not await self.move(tx, None):
+            raise ClaimLost
 
-    def __init__(self, db: Database, repo: DueRepo, progress: _Progress) -> None:
-        self.until = repo.lease_until
-        self._db = db
-        self._repo_id = repo.id
-        self._progress = progress
-
-    async def renew(self) -> bool:
-        until = await self._db.transact(_renew, self._repo_id, self.until, self._progress)
-        self.until = until or self.until
-        return until is not None
-
-
-async def _renew(tx: Transaction, repo_id: str, held_until: int, progress: _Progress) -> int | None:
-    until = await tx.clock_ms() + INDEX.lease_ms
-    if not await INDEX.move(tx, repo_id, held_until, until):
-        return None
-    await tx.execute(
-        "UPDATE repo_index SET done = :done, total = :total WHERE repo_id = :id",
-        id=repo_id,
-        done=progress.done,
-        total=progress.total,
-    )
-    return until
+    async def move(self, tx: Transaction, due_at: int | None) -> bool:
+        is_held = await super().move(tx, due_at)
+        if is_held and due_at is not None:
+            await tx.execute(
+                "UPDATE repo_index SET done = :done, total = :total WHERE repo_id = :id",
+                id=self.row_id,
+                done=self._done,
+                total=self._total,
+            )
+        return is_held
 
 
-async def _store_unchanged(tx: Transaction, repo: DueRepo, commit: str) -> None:
-    await _end_claim(tx, repo.id, repo.lease_until)
+async def _store_unchanged(tx: Transaction, lease: _IndexLease, repo: DueRepo, commit: str) -> None:
+    await lease.end(tx)
     await store_unchanged(tx, repo.id, repo.head_commit, commit)
 
 
 async def _store_result(
-    tx: Transaction, repo: DueRepo, lease_until: int, commit: str, rows: IndexRows
+    tx: Transaction, lease: _IndexLease, repo: DueRepo, commit: str, rows: IndexRows
 ) -> None:
-    await _end_claim(tx, repo.id, lease_until)
+    await lease.end(tx)
     await store_result(tx, repo.id, repo.head_commit, commit, rows)
-
-
-async def _end_claim(tx: Transaction, repo_id: str, lease_until: int) -> None:
-    """Raises ClaimLost if another process indexes the repository by now."""
-    if not await INDEX.move(tx, repo_id, lease_until, None):
-        raise ClaimLost
 
 
 async def _store_failure(tx: Transaction, repo_id: str, reason: str, backoff: int) -> None:

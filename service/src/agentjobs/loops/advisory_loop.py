@@ -5,7 +5,7 @@ from pathlib import Path
 
 import aiohttp
 
-from agentjobs.advisories.feeds import Feed, claim_due_feed
+from agentjobs.advisories.feeds import Feed, claim_feed
 from agentjobs.advisories.sources import open_source
 from agentjobs.advisories.sync import configure_feeds, sync_claimed
 from agentjobs.store.database import Database
@@ -40,7 +40,7 @@ class AdvisoryLoop:
 
     async def sync_one(self, source: Source) -> bool:
         """False if no feed was due."""
-        feed = await claim_due_feed(self._db, self._settings.advisories_ecosystems)
+        feed = await claim_feed(self._db, self._settings.advisories_ecosystems)
         if feed is None:
             return False
         await self._sync(feed, source)

@@ -135,7 +135,7 @@ class Lease:
         self.until = until
         self._db = db
         self._due = due
-        self._row_id = row_id
+        self.row_id = row_id
 
     async def renew(self) -> bool:
         until = await self._db.transact(self._renew)
@@ -144,11 +144,14 @@ class Lease:
 
     async def release(self, due_at: int | None) -> None:
         """Make the row due at that time; a row that was made due in the meantime stays due."""
-        await self._db.transact(self._due.move, self._row_id, self.until, due_at)
+        await self._db.transact(self.move, due_at)
+
+    async def move(self, tx: Transaction, due_at: int | None) -> bool:
+        return await self._due.move(tx, self.row_id, self.until, due_at)
 
     async def _renew(self, tx: Transaction) -> int | None:
         until = await tx.clock_ms() + self._due.lease_ms
-        return until if await self._due.move(tx, self._row_id, self.until, until) else None
+        return until if await self.move(tx, until) else None
 
 
 async def run_renewing(

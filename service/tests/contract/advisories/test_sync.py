@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from agentjobs.advisories import feeds, rows, sync
-from agentjobs.advisories.feeds import Feed, FeedClaim, claim_due_feed, claim_feed, list_feeds
+from agentjobs.advisories.feeds import Feed, FeedClaim, claim_feed, list_feeds
 from agentjobs.advisories.sync import SyncResult, configure_feeds, sync_claimed
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.store.database import Database, Transaction
@@ -38,7 +38,7 @@ class SyncHarness:
     async def sync(self, ecosystem: str = "PyPI", name: str = "osv") -> SyncResult:
         source = self.source(name)
         await configure_feeds(self.db, ["PyPI", "npm"], source.name)
-        feed = await claim_feed(self.db, ecosystem)
+        feed = await claim_feed(self.db, [ecosystem], even_if_not_due=True)
         assert feed is not None
         return await sync_claimed(self.db, feed, source, HOURS)
 
@@ -136,9 +136,7 @@ async def test_a_broken_source_leaves_the_old_data_in_use(
     feed = await harness.feed()
     assert feed.error
     assert (feed.failures, feed.records) == (1, 2)
-    assert await claim_due_feed(harness.db, ["PyPI"]) is None, (
-        "the feed waits before the next attempt"
-    )
+    assert await claim_feed(harness.db, ["PyPI"]) is None, "the feed waits before the next attempt"
     harness.write(FIRST)
     assert (await harness.sync()).kind == "delta"
     assert (await harness.feed()).error is None
@@ -156,7 +154,7 @@ async def test_another_source_replaces_the_records_of_the_first(harness: SyncHar
     harness.write(SECOND, name="mirror")
     await harness.sync()
     await configure_feeds(harness.db, ["PyPI"], harness.source("mirror").name)
-    assert await claim_due_feed(harness.db, ["PyPI"]) is not None, "the feed is due at once"
+    assert await claim_feed(harness.db, ["PyPI"]) is not None, "the feed is due at once"
     await harness.db.transact(_expire)
     result = await harness.sync(name="mirror")
     assert (result.kind, result.removed) == ("full", 1)
@@ -224,12 +222,12 @@ async def test_records_of_an_older_format_are_rewritten(
 async def test_a_feed_is_synchronized_by_one_process_at_a_time(harness: SyncHarness) -> None:
     harness.write(FIRST)
     await configure_feeds(harness.db, ["PyPI"], harness.source().name)
-    own_claim = await claim_due_feed(harness.db, ["PyPI"])
+    own_claim = await claim_feed(harness.db, ["PyPI"])
     assert own_claim is not None
-    assert await claim_due_feed(harness.db, ["PyPI"]) is None
-    assert await claim_feed(harness.db, "PyPI") is None
+    assert await claim_feed(harness.db, ["PyPI"]) is None
+    assert await claim_feed(harness.db, ["PyPI"], even_if_not_due=True) is None
     await harness.db.transact(_expire)
-    other_claim = await claim_feed(harness.db, "PyPI")
+    other_claim = await claim_feed(harness.db, ["PyPI"], even_if_not_due=True)
     assert other_claim is not None
     # A later claim has another lease, unless a test makes both in one millisecond.
     claim = FeedClaim(harness.db, msgspec.structs.replace(own_claim, due_at=1))
@@ -250,7 +248,7 @@ async def test_work_whose_claim_is_lost_is_cancelled() -> None:
 async def test_a_stopped_process_leaves_the_feed_due(harness: SyncHarness) -> None:
     harness.write(FIRST)
     await configure_feeds(harness.db, ["PyPI"], harness.source().name)
-    feed = await claim_feed(harness.db, "PyPI")
+    feed = await claim_feed(harness.db, ["PyPI"], even_if_not_due=True)
     assert feed is not None
 
     def stop(_done: int, _total: int | None) -> None:
@@ -258,7 +256,7 @@ async def test_a_stopped_process_leaves_the_feed_due(harness: SyncHarness) -> No
 
     with pytest.raises(asyncio.CancelledError):
         await sync_claimed(harness.db, feed, harness.source(), HOURS, stop)
-    assert await claim_due_feed(harness.db, ["PyPI"]) is not None
+    assert await claim_feed(harness.db, ["PyPI"]) is not None
 
 
 async def test_repositories_are_scanned_after_each_refresh_of_their_ecosystem(

@@ -94,7 +94,7 @@ class FeedHarness:
         async with new_session(allowed) as session:
             source = open_source(url or self.bucket.url, session, self.work_dir)
             await configure_feeds(self.db, ["PyPI"], source.name)
-            feed = await claim_feed(self.db, "PyPI")
+            feed = await claim_feed(self.db, ["PyPI"], even_if_not_due=True)
             assert feed is not None
             return await sync_claimed(self.db, feed, source, 6)
 

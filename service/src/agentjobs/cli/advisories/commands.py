@@ -141,7 +141,7 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
     from agentjobs_dependencies.advisories.sources.source import SourceError
 
     has_reported = False
-    while (feed := await claim_feed(admin.db, ecosystem)) is None:
+    while (feed := await claim_feed(admin.db, [ecosystem], even_if_not_due=True)) is None:
         if not has_reported:
             print_note(f"{ecosystem}: waiting for a running service to finish")
             has_reported = True
