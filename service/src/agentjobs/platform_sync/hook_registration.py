@@ -6,8 +6,6 @@ is deleted and created again: Gitea cannot change a secret, and GitLab cannot re
 
 import random
 import secrets
-from collections.abc import Sequence
-from typing import NamedTuple
 
 from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.connections.hook_urls import hook_path, hook_url, reason_unreachable
@@ -26,15 +24,6 @@ CHECK_SECONDS = 6 * 3_600.0
 # Somebody has to grant a permission or change a setting first.
 REFUSED_SECONDS = 24 * 3_600.0
 _MAX_NOTE_LENGTH = 500
-
-
-class HookPlan(NamedTuple):
-    """What to do with the webhooks of a repository; `by_hand` is one that a person created for all
-    repositories of the connection, and that makes ours unnecessary."""
-
-    by_hand: RemoteHook | None
-    kept: RemoteHook | None
-    deleted: list[RemoteHook]
 
 
 class HookRegistration:
@@ -76,13 +65,20 @@ class HookRegistration:
         url = hook_url(self._public_url, repo.platform, repo.connection_id, repo.id)
         path = hook_path(repo.platform, repo.connection_id, repo.id)
         hooks = await platform.hooks.of_repository(repo.address)
-        own = [hook for hook in hooks if hook.target_url.endswith(path)]
-        plan = plan_hooks(hooks, own, url if due.has_secret else "", shared_url)
-        for hook in plan.deleted:
-            await platform.hooks.delete(repo.address, hook.hook_id)
-        if plan.by_hand is not None:
-            return _checked(plan.by_hand, "covered", "A webhook that was created by hand delivers.")
-        return _checked(plan.kept or await self._create(repo, platform, url), "registered")
+        # One that a person created for all repositories of the connection makes ours unnecessary.
+        by_hand = next((hook for hook in hooks if _delivers_to(hook, shared_url)), None)
+        kept: RemoteHook | None = None
+        for hook in hooks:
+            if not hook.target_url.endswith(path):
+                continue
+            is_needed = by_hand is None and kept is None and due.has_secret
+            if is_needed and _delivers_to(hook, url):
+                kept = hook
+            else:
+                await platform.hooks.delete(repo.address, hook.hook_id)
+        if by_hand is not None:
+            return _checked(by_hand, "covered", "A webhook that was created by hand delivers.")
+        return _checked(kept or await self._create(repo, platform, url), "registered")
 
     async def _create(self, repo: PlatformRepo, platform: Platform, url: str) -> RemoteHook:
         secret = secrets.token_hex(32)
@@ -108,17 +104,6 @@ async def open_registered_secret(
     context = hook_rows.seal_context(row["organization_id"], repo_id)
     name = f"The webhook secret of {repo_id}"
     return row["platform"], keys.open_named(name, bytes(row["sealed"]), *context)
-
-
-def plan_hooks(
-    hooks: Sequence[RemoteHook], own: Sequence[RemoteHook], url: str, shared_url: str
-) -> HookPlan:
-    """`own` are the webhooks that this service created; of these, the one that delivers to `url` is
-    kept unless another one delivers to `shared_url`."""
-    by_hand = next((hook for hook in hooks if _delivers_to(hook, shared_url)), None)
-    delivering = (hook for hook in own if by_hand is None and _delivers_to(hook, url))
-    kept = next(delivering, None)
-    return HookPlan(by_hand, kept, [hook for hook in own if hook is not kept])
 
 
 def _delivers_to(hook: RemoteHook, url: str) -> bool:

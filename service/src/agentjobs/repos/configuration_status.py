@@ -67,10 +67,6 @@ class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
     issues: tuple[ConfigurationIssue, ...] = ()
     values: tuple[ConfiguredValue, ...] = ()
 
-    @property
-    def has_error(self) -> bool:
-        return any(issue.severity == "error" for issue in self.issues)
-
 
 async def configuration_status(root: Path, repo: RepoView) -> ConfigurationStatus:
     """Problems with the file and with the repository are both reported as issues."""
