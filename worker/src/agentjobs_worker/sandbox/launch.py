@@ -32,15 +32,14 @@ class Launch:
         self.is_started = False
         self.tail = OutputTail()
         self._on_output: OnOutput | None = None
-        self._start_commands: bytes | None = None
         self._supervision = Supervision(task, shared, self.kill)
-        self._preparing: asyncio.Task[None] | None = None
         self._error: SandboxError | None = None
-        self._is_ready = False
-        self._is_supervised = False
-        self._may_start = False
+        self._start_commands = b""
+        self._is_ready = asyncio.Event()
+        self._is_attached = asyncio.Event()
+        self._may_start = asyncio.Event()
         self._is_killed = False
-        self._is_spawned = False
+        self._process: Popen[bytes] | None = None
         self._init: Child | None = None
         self._loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as cleanup:
@@ -56,7 +55,7 @@ class Launch:
     @property
     def exit_code(self) -> int | None:
         """Negative if a signal killed bwrap."""
-        return self._process.returncode if self._is_spawned else None
+        return None if self._process is None else self._process.returncode
 
     @property
     def exited_normally(self) -> bool:
@@ -73,16 +72,13 @@ class Launch:
 
     def attach(self, task: SandboxTask, start_commands: bytes, on_output: OnOutput) -> None:
         """The sandbox is for this task. Supervise it from now on, or when it is ready."""
+        self._supervision.attach(task)
         self._on_output = on_output
         self._start_commands = start_commands
-        self._supervision.attach(task)
-        if self._is_ready and not self._is_killed:
-            self._supervise()
+        self._is_attached.set()
 
     def start_when_ready(self) -> None:
-        self._may_start = True
-        if self._is_supervised:
-            self._start_agent()
+        self._may_start.set()
 
     def kill(self) -> None:
         """Kill it at once if it is ready; otherwise let bwrap finish and exit at the closed pipe.
@@ -93,9 +89,9 @@ class Launch:
             return
         self._is_killed = True
         self._input.end()
-        if self._is_ready:
+        if self._is_ready.is_set():
             self._kill_now()
-        elif self._is_spawned:
+        elif self._process is not None:
             self._kill_later()
 
     def close(self) -> None:
@@ -110,9 +106,12 @@ class Launch:
             self._error = SandboxError(f"the sandbox did not start: {error}")
             self._error.__cause__ = error
         else:
+            starting = self._loop.create_task(self._start())
             try:
                 await self._wait_until_dead()
             finally:
+                starting.cancel()
+                await wait_despite_cancellation(starting)
                 await self._supervision.end()
         finally:
             if command.mounts is not None:
@@ -123,16 +122,30 @@ class Launch:
             lambda: command.start(stdin=self._input.read_end, output=self._output.write_end)
         )
         await wait_despite_cancellation(spawning)
-        self._process: Popen[bytes] = spawning.result()
+        self._process = spawning.result()
         self._cleanup.callback(self._process.wait)
         self._cleanup.callback(self._process.kill)
         self._monitor = Child(self._process.pid)
         self._cleanup.callback(self._monitor.close)
-        self._is_spawned = True
         self._output.start()
         self._supervision.prepare(self._process.pid)
         if self._is_killed:
             self._kill_later()
+
+    async def _start(self) -> None:
+        await self._is_ready.wait()
+        await self._is_attached.wait()
+        try:
+            assert self._init is not None
+            await self._supervision.start(self._init.pid)
+        except SandboxError as error:
+            self._error = error
+            self.kill()
+            return
+        await self._may_start.wait()
+        if not self._is_killed:
+            self.is_started = True
+            self._input.write(self._start_commands)
 
     async def _wait_until_dead(self) -> None:
         await self._monitor.ended
@@ -140,13 +153,11 @@ class Launch:
             self._init.kill()
             await self._init.ended
             self._init.reap_if_ours()
+        assert self._process is not None
         self._process.wait()
-        if self._preparing is not None:
-            self._preparing.cancel()
-            await wait_despite_cancellation(self._preparing)
 
     def _receive(self, chunk: bytes) -> None:
-        if not self._is_ready:
+        if not self._is_ready.is_set():
             message, ready_mark, chunk = chunk.partition(READY_MARK)
             self.tail.add(message)
             if ready_mark:
@@ -158,48 +169,12 @@ class Launch:
 
     def _on_ready(self) -> None:
         self._find_init()
-        self._is_ready = True
         if self._init is None or self._is_killed:
             self._kill_now()
             return
         self.tail = OutputTail()
         self._supervision.enclose(self._init.pid)
-        if self._start_commands is not None:
-            self._supervise()
-
-    def _supervise(self) -> None:
-        assert self._init is not None
-        try:
-            self._supervision.start(self._init.pid)
-        except SandboxError as error:
-            self._fail(error)
-            return
-        if self._supervision.needs_time:
-            self._preparing = self._loop.create_task(self._finish_setup(self._init.pid))
-        else:
-            self._on_supervised()
-
-    async def _finish_setup(self, init_pid: int) -> None:
-        try:
-            await self._supervision.finish_setup(init_pid)
-        except SandboxError as error:
-            self._fail(error)
-        else:
-            self._on_supervised()
-
-    def _on_supervised(self) -> None:
-        self._is_supervised = True
-        if self._may_start:
-            self._start_agent()
-
-    def _start_agent(self) -> None:
-        if not self._is_killed and self._start_commands is not None:
-            self.is_started = True
-            self._input.write(self._start_commands)
-
-    def _fail(self, error: SandboxError) -> None:
-        self._error = error
-        self.kill()
+        self._is_ready.set()
 
     def _kill_later(self) -> None:
         timer = self._loop.call_later(ABORT_GRACE_SECONDS, self._kill_now)
@@ -214,8 +189,8 @@ class Launch:
 
     def _find_init(self) -> None:
         """Find the first process of the pid namespace, which is bwrap's only child."""
-        pid = self._process.pid
         if self._init is None and not self._monitor.ended.done():
+            pid = self._monitor.pid
             with contextlib.suppress(OSError, ValueError):
                 self._init = Child(int(Path(f"/proc/{pid}/task/{pid}/children").read_text()))
                 self._cleanup.callback(self._init.close)

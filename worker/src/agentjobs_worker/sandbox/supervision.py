@@ -60,12 +60,6 @@ class Supervision:
         self._ports: SandboxPorts | None = None
         self._is_spawned = False
 
-    @property
-    def needs_time(self) -> bool:
-        """Whether `finish_setup` has anything to do."""
-        has_network = self._ports is not None or self._task.on_running is not None
-        return has_network or self._is_outside_cgroup
-
     def attach(self, task: SandboxTask) -> None:
         """The sandbox is for this task, whose limits and directories are those it was created with.
 
@@ -84,8 +78,8 @@ class Supervision:
     def prepare(self, pid: int) -> None:
         """Runs while bwrap creates the sandbox, so it must not fail.
 
-        `SandboxPorts.open` retries a failed start and reports the error, and `finish_setup` moves
-        what the early move missed.
+        `SandboxPorts.open` retries a failed start and reports the error, and `start` moves what the
+        early move missed.
         """
         self._is_spawned = True
         if self._cgroup is not None and not self._cgroup.contains([pid]):
@@ -102,22 +96,9 @@ class Supervision:
         if os.geteuid() == 0:
             _prefer_for_oom_kill(pids)
 
-    def start(self, init_pid: int) -> None:
-        """Watch the limits from now on. Raises SandboxError."""
-        limits = self._task.limits
-        has_cgroup = self._shared.cgroups is not None
-        try:
-            if limits.workspace_bytes or self._shared.disk.critical_bytes:
-                self._watch_disk(init_pid)
-            if (limits.memory_bytes or limits.cpu_seconds) and not has_cgroup:
-                usage = ProcessUsage(limits, init_pid, scratch_directories(self._task))
-                self._watch(usage, self._shared.limits_executor)
-        except OSError as error:
-            raise _unenforceable(error) from error
-        if self._cgroup is not None:
-            self._watch(self._cgroup, self._shared.limits_executor)
-
-    async def finish_setup(self, init_pid: int) -> None:
+    async def start(self, init_pid: int) -> None:
+        """Watch the limits from now on, and serve the ports. Raises SandboxError."""
+        self._watch_limits(init_pid)
         if self._cgroup is not None and self._is_outside_cgroup:
             await self._enter_cgroup(self._cgroup, init_pid)
         if self._ports is not None:
@@ -159,6 +140,19 @@ class Supervision:
         if self._ports is not None:
             with contextlib.suppress(SandboxError, OSError):
                 self._ports.start()
+
+    def _watch_limits(self, init_pid: int) -> None:
+        limits = self._task.limits
+        try:
+            if limits.workspace_bytes or self._shared.disk.critical_bytes:
+                self._watch_disk(init_pid)
+            if (limits.memory_bytes or limits.cpu_seconds) and self._shared.cgroups is None:
+                usage = ProcessUsage(limits, init_pid, scratch_directories(self._task))
+                self._watch(usage, self._shared.limits_executor)
+        except OSError as error:
+            raise _unenforceable(error) from error
+        if self._cgroup is not None:
+            self._watch(self._cgroup, self._shared.limits_executor)
 
     def _watch_disk(self, init_pid: int) -> None:
         directories = writable_directories(self._task)
