@@ -24,7 +24,8 @@ class BwrapCommand(msgspec.Struct, frozen=True):
     seccomp: bytes
     mounts: LayerMounts | None = None
 
-    def start(self, *, stdin: int, output: int) -> subprocess.Popen[bytes]:
+    def start(self, entry: Sequence[str], *, stdin: int, output: int) -> subprocess.Popen[bytes]:
+        """`entry` is a command that becomes the one behind it."""
         with contextlib.ExitStack() as stack:
             generated: list[str] = []
             descriptors: list[int] = []
@@ -41,7 +42,7 @@ class BwrapCommand(msgspec.Struct, frozen=True):
                 descriptors.append(_memory_file(self.mounts.plan(argv), stack))
                 argv = self.mounts.command(descriptors[-1])
             return subprocess.Popen(
-                argv,
+                [*entry, *argv],
                 stdin=stdin,
                 stdout=output,
                 stderr=output,

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
 from agentjobs_runtime.sandboxes.limits import NO_HOST_MEMORY, Limits
@@ -49,13 +48,13 @@ class Cgroup:
             quota = max(quota, _MIN_QUOTA_MICROSECONDS)
             (self.path / "cpu.max").write_text(f"{quota} {_CPU_PERIOD_MICROSECONDS}\n")
 
-    def add(self, pids: Iterable[int]) -> None:
-        """Move processes into the cgroup. That can take many milliseconds."""
-        for pid in set(pids) - set(members(self.path)):
-            self._write("cgroup.procs", pid)
+    @property
+    def entry_command(self) -> tuple[str, ...]:
+        """Moves itself into the cgroup and becomes the command that follows.
 
-    def contains(self, pids: Iterable[int]) -> bool:
-        return set(pids) <= set(members(self.path))
+        Moving a process from outside would leave out the children that it already has.
+        """
+        return ("/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', str(self.path / "cgroup.procs"))
 
     def kill(self) -> None:
         """Its processes need CPU time to end."""

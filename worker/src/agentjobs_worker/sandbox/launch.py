@@ -119,7 +119,9 @@ class Launch:
 
     async def _spawn(self, command: BwrapCommand) -> None:
         spawning = self._supervision.spawn(
-            lambda: command.start(stdin=self._input.read_end, output=self._output.write_end)
+            lambda entry: command.start(
+                entry, stdin=self._input.read_end, output=self._output.write_end
+            )
         )
         await wait_despite_cancellation(spawning)
         self._process = spawning.result()
@@ -128,7 +130,7 @@ class Launch:
         self._monitor = Child(self._process.pid)
         self._cleanup.callback(self._monitor.close)
         self._output.start()
-        self._supervision.prepare(self._process.pid)
+        self._supervision.prepare()
         if self._is_killed:
             self._kill_later()
 

@@ -6,7 +6,7 @@ Starts when the sandbox is ready and the agent has not started; ends when all pr
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from subprocess import Popen
@@ -23,6 +23,9 @@ from agentjobs_worker.sandbox.protocol import SandboxError, SandboxTask
 from agentjobs_worker.sandbox.relay_process import RelayProcess, enter_sandbox
 from agentjobs_worker.sandbox.usage import ProcessUsage
 from agentjobs_worker.sandbox.watchdog import Gauge, Watchdog
+
+# Starts bwrap behind these arguments.
+Start = Callable[[Sequence[str]], Popen[bytes]]
 
 
 class SharedResources:
@@ -55,7 +58,6 @@ class Supervision:
         self._shared = shared
         self._kill = kill
         self._cgroup: Cgroup | None = None
-        self._is_outside_cgroup = False
         self._watchdogs: list[Watchdog] = []
         self._ports: SandboxPorts | None = None
         self._is_spawned = False
@@ -70,28 +72,23 @@ class Supervision:
         if self._is_spawned:
             self._start_ports()
 
-    def spawn(self, start: Callable[[], Popen[bytes]]) -> asyncio.Future[Popen[bytes]]:
+    def spawn(self, start: Start) -> asyncio.Future[Popen[bytes]]:
         """Start bwrap in a thread, which takes milliseconds. Raises OSError and SandboxError."""
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._shared.spawn_executor, self._spawn, start)
 
-    def prepare(self, pid: int) -> None:
+    def prepare(self) -> None:
         """Runs while bwrap creates the sandbox, so it must not fail.
 
-        `SandboxPorts.open` retries a failed start and reports the error, and `start` moves what the
-        early move missed.
+        `SandboxPorts.open` retries a failed start and reports the error.
         """
         self._is_spawned = True
-        if self._cgroup is not None and not self._cgroup.contains([pid]):
-            self._shared.limits_executor.submit(self._cgroup.add, [pid])
         self._start_ports()
 
     def enclose(self, init_pid: int) -> None:
         """The sandbox is ready. Later processes inherit what is set here."""
         # Not the first process, which waits for the others and has to end the sandbox.
         pids = _children(init_pid)
-        if self._cgroup is not None:
-            self._is_outside_cgroup = not self._cgroup.contains(pids)
         lower_priority(pids)
         if os.geteuid() == 0:
             _prefer_for_oom_kill(pids)
@@ -99,8 +96,6 @@ class Supervision:
     async def start(self, init_pid: int) -> None:
         """Watch the limits from now on, and serve the ports. Raises SandboxError."""
         self._watch_limits(init_pid)
-        if self._cgroup is not None and self._is_outside_cgroup:
-            await self._enter_cgroup(self._cgroup, init_pid)
         if self._ports is not None:
             await self._ports.open(init_pid)
         if self._task.on_running is not None:
@@ -167,30 +162,18 @@ class Supervision:
         self.exceeded = self.exceeded or exceeded
         self._kill()
 
-    def _spawn(self, start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
+    def _spawn(self, start: Start) -> Popen[bytes]:
         if self._shared.cgroups is None:
-            return start()
+            return start(())
         try:
             self._cgroup = self._shared.cgroups.create(self._task.limits)
         except OSError as error:
             raise _unenforceable(error) from error
         try:
-            return start()
+            return start(self._cgroup.entry_command)
         except OSError:
             self._leave_cgroup()
             raise
-
-    async def _enter_cgroup(self, cgroup: Cgroup, init_pid: int) -> None:
-        def enter() -> None:
-            cgroup.add(_children(init_pid))
-
-        entering = asyncio.get_running_loop().run_in_executor(self._shared.limits_executor, enter)
-        try:
-            await wait_despite_cancellation(entering)
-        finally:
-            failure = entering.exception()
-        if failure is not None:
-            raise _unenforceable(failure) from failure
 
     def _leave_cgroup(self) -> None:
         if self._cgroup is None or self._shared.cgroups is None:
