@@ -4,7 +4,6 @@ Knows nothing of jobs or sandboxes; `publish` checks what the agent changed.
 """
 
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
@@ -16,7 +15,6 @@ from agentjobs_runtime.files.cache import Cache
 from agentjobs_runtime.files.copying import (
     IN_PROCESS_ENTRIES,
     chown_tree,
-    copy_tree,
     move_entries,
 )
 from agentjobs_runtime.files.locks import KeyedLocks
@@ -33,11 +31,15 @@ from agentjobs_runtime.threads import run_in_thread
 from agentjobs_worker.workspace.checkout_quota import CheckoutQuota
 from agentjobs_worker.workspace.session import Session
 from agentjobs_worker.workspace.spares import Copy, Spares
-from agentjobs_worker.workspace.template import Templates, build_template, move_template, read_size
+from agentjobs_worker.workspace.template import (
+    Templates,
+    build_template,
+    copy_template,
+    move_template,
+    read_size,
+)
 from agentjobs_worker.workspace.tree_repair import repair_tree
 
-# Another job may trim the cache between building and copying.
-BUILD_ATTEMPTS = 3
 _TICK_SECONDS = 0.004
 
 
@@ -217,24 +219,14 @@ class Workspaces:
                 copy = await run_in_thread(self._copy, directory, repo_id, commit)
                 if copy is not None:
                     return copy
-                # Copy while holding the lock: two later builds would retire the template.
                 async with self._locks.hold(repo_id):
-                    built = await self._build_and_copy(directory, repo_id, commit)
-                # Only after copying: a template above the limit is removed at once.
+                    # Another job may have built it meanwhile.
+                    copy = await run_in_thread(self._copy, directory, repo_id, commit)
+                    copy = copy or await self._build(directory, repo_id, commit)
                 self._cache.trim_soon()
             except OSError as error:
                 raise _unwritable(error) from error
-        if built is None:
-            raise RepoUnavailable("the checkout was removed while it was being copied")
-        return built
-
-    async def _build_and_copy(self, directory: Path, repo_id: str, commit: str) -> Copy | None:
-        for _ in range(BUILD_ATTEMPTS):
-            built = await self._build(directory, repo_id, commit)
-            built = built or await run_in_thread(self._copy, directory, repo_id, commit)
-            if built is not None:
-                return built
-        return None
+        return copy
 
     async def _hand_over(self, copy: Copy, owner_uid: int | None, into: Path | None) -> Checkout:
         try:
@@ -246,9 +238,7 @@ class Workspaces:
         with self._templates.borrow(repo_id, commit) as template:
             if template is None:
                 return None
-            size = read_size(template)
-            copy_tree(template / "tree", directory / "tree", entries=size.entries)
-            shutil.copyfile(template / "index", directory / "index")
+            size = copy_template(template, directory)
             return Copy(directory, repo_id, commit, size.entries, size.size_bytes)
 
     def _copy_ahead(self, repo_id: str, commit: str) -> Copy | None:
@@ -280,25 +270,23 @@ class Workspaces:
                     remove(path)
             return repair_tree(copy.directory / "tree", template / "tree", copied_at_ns)
 
-    async def _build(self, directory: Path, repo_id: str, commit: str) -> Copy | None:
-        """Add a template, or return the only copy of a tree for which none is kept."""
-        with self._templates.borrow(repo_id, commit) as template:
-            if template is not None:
-                return None
+    async def _build(self, directory: Path, repo_id: str, commit: str) -> Copy:
+        """Fill the directory, and add a template for later jobs, unless none is kept."""
         mirror = self._mirrors.path(repo_id)
         scratch = self._session.new_directory()
         try:
             allowance = await check_checkout_size(mirror, commit, self._limits)
             await build_template(mirror, commit, scratch, allowance.max_bytes)
-            if not allowance.is_kept:
+            if allowance.is_kept:
+                size = await run_in_thread(copy_template, scratch, directory)
+                await run_in_thread(self._templates.add, repo_id, commit, scratch)
+            else:
                 size = await run_in_thread(move_template, scratch, directory)
-                return Copy(directory, repo_id, commit, size.entries, size.size_bytes)
-            await run_in_thread(self._templates.add, repo_id, commit, scratch)
         except GitError as error:
             raise _unreadable(mirror, error) from None
         finally:
             await run_in_thread(remove, scratch)
-        return None
+        return Copy(directory, repo_id, commit, size.entries, size.size_bytes)
 
 
 def is_small(entries: int) -> bool:

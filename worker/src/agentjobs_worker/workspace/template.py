@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentjobs_runtime.files.cache import CacheItem
-from agentjobs_runtime.files.copying import measure_tree
+from agentjobs_runtime.files.copying import copy_tree, measure_tree
 from agentjobs_runtime.files.locks import try_lock
 from agentjobs_runtime.files.removal import remove
 from agentjobs_runtime.git.process import git
@@ -109,6 +109,14 @@ class Templates:
         os.close(descriptor)
         remove(moved)
         return True
+
+
+def copy_template(template: Path, directory: Path) -> Size:
+    """Blocking."""
+    size = read_size(template)
+    copy_tree(template / "tree", directory / "tree", entries=size.entries)
+    shutil.copyfile(template / "index", directory / "index")
+    return size
 
 
 def move_template(template: Path, directory: Path) -> Size:

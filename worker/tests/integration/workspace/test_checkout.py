@@ -407,7 +407,7 @@ async def test_slow_checkouts_of_one_organization_do_not_delay_those_of_another(
     harness: WorkspaceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = await harness.head()
-    original = Workspaces._build_and_copy
+    original = Workspaces._build
 
     async def hang(workspaces: Workspaces, directory: Path, repo_id: str, *arguments: Any) -> Any:
         if repo_id == "slow":
@@ -419,7 +419,7 @@ async def test_slow_checkouts_of_one_organization_do_not_delay_those_of_another(
         async with checkout(repo_id, head, owner_uid=None, organization_id=organization_id):
             pass
 
-    monkeypatch.setattr(Workspaces, "_build_and_copy", hang)
+    monkeypatch.setattr(Workspaces, "_build", hang)
     harness.mirrors.path("slow").symlink_to(harness.mirror)
     cores = os.cpu_count() or 1
     slow = [asyncio.create_task(check_out("slow", "org_1")) for _ in range(cores + 2)]
