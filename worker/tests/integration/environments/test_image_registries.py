@@ -228,7 +228,7 @@ async def test_a_manifest_that_is_none_is_refused(
     assert words in str(error)
 
 
-def index_of(*entries: dict[str, Any]) -> bytes:
+def make_index(*entries: dict[str, Any]) -> bytes:
     return json.dumps({"schemaVersion": 2, "manifests": entries}).encode()
 
 
@@ -247,7 +247,7 @@ async def test_the_image_of_this_machine_is_chosen_from_an_index(
     architecture = json.loads(image.blob(image.manifest["config"]["digest"]).read_bytes())[
         "architecture"
     ]
-    document = index_of(
+    document = make_index(
         index_entry(f"sha256:{'0' * 64}", "s390x"), index_entry(image.digest, architecture)
     )
     registry.add_manifest("acme/build", "1", document, f"{OCI}.index.v1+json")
@@ -259,7 +259,7 @@ async def test_the_image_of_this_machine_is_chosen_from_an_index(
 async def test_an_index_without_this_architecture_names_those_it_has(
     tmp_path: Path, registry: ScriptedRegistry
 ) -> None:
-    document = index_of(index_entry(f"sha256:{'0' * 64}", "s390x"))
+    document = make_index(index_entry(f"sha256:{'0' * 64}", "s390x"))
     registry.add_manifest("acme/build", "1", document, f"{OCI}.index.v1+json")
     assert "only for linux/s390x" in str(await pull_failure(tmp_path, registry))
 
@@ -278,7 +278,9 @@ async def test_an_index_that_points_to_itself_ends(
 ) -> None:
     for kind in ("index", "manifest"):
         digest = f"sha256:{'0' * 64}"
-        document = index_of(*(index_entry(digest, each, kind) for each in ("amd64", "arm64")))
+        document = make_index(
+            *(index_entry(digest, architecture, kind) for architecture in ("amd64", "arm64"))
+        )
         for version in ("1", digest):
             registry.add_manifest("acme/build", version, document, f"{OCI}.index.v1+json")
         error = await pull_failure(tmp_path, registry)

@@ -68,7 +68,7 @@ def test_a_snapshot_in_use_is_not_removed(snapshots: Snapshots, session: Session
 def test_snapshots_of_all_repositories_are_listed(snapshots: Snapshots, session: Session) -> None:
     for build_id, repo_id in (("env_1", "repo_1"), ("env_2", "repo_1"), ("env_3", "repo_2")):
         add(snapshots, session, build_id, repo_id)
-    assert [each.snapshot.build_id for each in snapshots.find("repo_1")] == ["env_1", "env_2"]
+    assert [stored.snapshot.build_id for stored in snapshots.find("repo_1")] == ["env_1", "env_2"]
     assert len(snapshots.all()) == 3
     assert snapshots.find("repo_3") == []
 

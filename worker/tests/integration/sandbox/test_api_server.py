@@ -27,7 +27,7 @@ def no_pods(client: ApiClient) -> Iterator[None]:
         client.delete(f"{client.pods}/{pod['metadata']['name']}", gracePeriodSeconds=0)
 
 
-def state_of(pod: Object) -> Any:
+def read_state(pod: Object) -> Any:
     return pod["status"]["containerStatuses"][0]["state"]
 
 
@@ -66,7 +66,7 @@ def test_a_pod_runs_and_its_end_is_reported(client: ApiClient) -> None:
         "Failed",
         created["metadata"]["uid"],
     )
-    ended = state_of(pod)["terminated"]
+    ended = read_state(pod)["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (3, "Error")
     assert client.http.get(f"{client.pods}/pod/log").text == "hello\n"
 
@@ -75,7 +75,7 @@ def test_a_pod_that_succeeds_says_so(client: ApiClient) -> None:
     client.create_pod("true")
     pod = client.wait_for_pod(has_ended)
     assert pod["status"]["phase"] == "Succeeded"
-    assert state_of(pod)["terminated"]["reason"] == "Completed"
+    assert read_state(pod)["terminated"]["reason"] == "Completed"
     assert pod["spec"]["nodeName"]
 
 
@@ -86,7 +86,7 @@ def test_a_running_pod_has_an_address_and_a_process_of_its_own(client: ApiClient
     script = 'cat /etc/hosts; echo "$GREETING"; echo "uid `id -u`"; exec sleep 1000'
     client.create_pod(*("sh", "-c", script), hostAliases=aliases, container={"env": environment})
     pod = client.wait_for_pod(is_running)
-    assert "running" in state_of(pod)
+    assert "running" in read_state(pod)
     log = wait_for_log(client, "uid")
     assert log.endswith("two\nlines\nuid 23456\n")
     assert "models.internal" in log
@@ -138,12 +138,12 @@ def test_a_pod_waits_for_an_image_that_cannot_be_pulled(
     client.create_pod(container={"image": image})
 
     def waits(status: Object) -> bool:
-        states = [each["state"] for each in status.get("containerStatuses", ())]
+        states = [container["state"] for container in status.get("containerStatuses", ())]
         return any(state.get("waiting", {}).get("reason") == reason for state in states)
 
     pod = client.wait_for_pod(waits)
     assert pod["status"]["phase"] == "Pending"
-    assert image in state_of(pod)["waiting"]["message"]
+    assert image in read_state(pod)["waiting"]["message"]
 
 
 def test_a_pod_for_which_no_node_exists_is_unschedulable(client: ApiClient) -> None:

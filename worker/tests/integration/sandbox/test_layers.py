@@ -52,7 +52,7 @@ async def test_what_a_sandbox_writes_is_in_its_own_directory_only(
     snapshot = harness.snapshot(FILES, BUILDER)
     before = describe_tree(snapshot)
     other = SandboxHarness(harness.sandbox, tmp_path, slot=1)
-    layers = [each.layer(HOME, snapshot, BUILDER) for each in (harness, other)]
+    layers = [builder.layer(HOME, snapshot, BUILDER) for builder in (harness, other)]
     script = "cd; echo $$ > mine; rm changed; mv kept moved; rm -r deep; mkdir deep; ls -A . deep"
     reports = await asyncio.gather(
         harness.shell(script, layers=layers[:1]),

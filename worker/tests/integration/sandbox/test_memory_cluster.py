@@ -14,7 +14,7 @@ from tests.support.sandbox import eventually
 from worker.tests.integration.sandbox.test_api_server import (
     has_ended,
     is_running,
-    state_of,
+    read_state,
     wait_for_log,
 )
 
@@ -132,7 +132,7 @@ def test_a_container_can_be_killed_for_its_memory(
     client.create_pod()
     client.wait_for_pod(is_running)
     cluster.call(lambda: cluster.kubelet.pod(client.namespace, "pod").kill("OOMKilled"))
-    ended = state_of(client.wait_for_pod(has_ended))["terminated"]
+    ended = read_state(client.wait_for_pod(has_ended))["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
 
 

@@ -100,7 +100,7 @@ async def test_a_task_may_set_setuid_bits_and_gains_nothing_from_them(
     assert harness.workspace.joinpath("c").stat().st_mode & stat.S_ISUID
     uid = harness.workspace.stat().st_uid
     lines = dict(line.split(":") for line in harness.output.decode().splitlines())
-    assert {int(each) for each in lines["Uid"].split()} == {uid}
+    assert {int(number) for number in lines["Uid"].split()} == {uid}
     assert lines["NoNewPrivs"].strip() == "1"
 
 

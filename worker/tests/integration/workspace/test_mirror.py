@@ -172,8 +172,8 @@ async def test_several_processes_may_fetch_the_same_repository(harness: Workspac
     others = [Mirrors(harness.mirror.parent) for _ in range(4)]
     commits = await asyncio.gather(
         *(
-            each.fetch_commit(REPO, harness.remote, branch="main", known_head=None)
-            for each in others
+            mirrors.fetch_commit(REPO, harness.remote, branch="main", known_head=None)
+            for mirrors in others
         )
     )
     assert set(commits) == {harness.origin.head("main")}

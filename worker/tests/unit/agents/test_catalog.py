@@ -10,7 +10,7 @@ from agentjobs_runtime.settings.tables import AgentTable, PlanTable
 from agentjobs_worker.agents.catalog import Catalog, build_catalog
 
 
-def catalog_of(*tables: AgentTable, **settings: Any) -> Catalog:
+def make_catalog(*tables: AgentTable, **settings: Any) -> Catalog:
     return build_catalog(Settings(data_dir="/nowhere", agents=tables, **settings))
 
 
@@ -19,29 +19,29 @@ def table(**changes: Any) -> AgentTable:
 
 
 def test_lint_fixer_is_built_in_and_free() -> None:
-    agent = catalog_of().get("lint-fixer")
+    agent = make_catalog().get("lint-fixer")
     assert agent is not None
     assert (agent.name, agent.plan_required, agent.network) == ("Lint fixer", "free", ())
 
 
 def test_a_built_in_agent_needs_the_lowest_plan_whatever_its_name() -> None:
     plans = (PlanTable("basic", 1), PlanTable("gold", 9))
-    agent = catalog_of(plans=plans).get("lint-fixer")
+    agent = make_catalog(plans=plans).get("lint-fixer")
     assert agent is not None
     assert agent.plan_required == "basic"
 
 
 def test_a_declared_agent_is_added_to_the_built_in_ones() -> None:
-    catalog = catalog_of(table(environment={"A": "b"}, network=["packages.test"]))
+    catalog = make_catalog(table(environment={"A": "b"}, network=["packages.test"]))
     agent = catalog.get("fixer")
     assert agent is not None
     assert (agent.command, agent.timeout_seconds) == (("fix",), 3600)
     assert (agent.environment, agent.network) == ({"A": "b"}, ("packages.test",))
-    assert [each.id for each in catalog.all()] == ["lint-fixer", "cve-fixer", "fixer"]
+    assert [agent.id for agent in catalog.all()] == ["lint-fixer", "cve-fixer", "fixer"]
 
 
 def test_a_declared_agent_replaces_a_built_in_of_the_same_id() -> None:
-    catalog = catalog_of(table(id="lint-fixer", name="Mine"))
+    catalog = make_catalog(table(id="lint-fixer", name="Mine"))
     assert [agent.name for agent in catalog.all()] == ["Mine", "CVE fixer"]
 
 
@@ -50,10 +50,10 @@ def test_an_agent_that_reports_has_a_schema_inline_or_in_a_file(tmp_path: Path) 
     file = tmp_path / "schema.json"
     file.write_text('{"type": "object", "required": ["risk"]}')
     for declared, loaded in ((schema, schema), (str(file), schema), ({}, {}), ("", None)):
-        agent = catalog_of(table(result="report", result_schema=declared)).get("fixer")
+        agent = make_catalog(table(result="report", result_schema=declared)).get("fixer")
         assert agent is not None
         assert (agent.result, agent.result_schema) == ("report", loaded)
-    agent = catalog_of(table()).get("fixer")
+    agent = make_catalog(table()).get("fixer")
     assert agent is not None
     assert (agent.result, agent.result_schema) == ("pull_request", None)
 
@@ -73,7 +73,7 @@ def test_an_agent_that_reports_has_a_schema_inline_or_in_a_file(tmp_path: Path) 
 )
 def test_a_result_that_makes_no_sense_is_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        catalog_of(table(**changes))
+        make_catalog(table(**changes))
     assert reason in str(refused.value)
 
 
@@ -92,7 +92,7 @@ def test_the_cve_fixer_may_reach_the_registries_but_not_localhost() -> None:
 
 def test_agents_describe_themselves_unless_the_definition_does() -> None:
     own = table(id="own", description="Corrects spelling.")
-    agents = catalog_of(own, table(), AgentTable(preset="codex")).all()
+    agents = make_catalog(own, table(), AgentTable(preset="codex")).all()
     described = {agent.id: agent.description for agent in agents}
     assert described.pop("own") == "Corrects spelling."
     assert described.pop("fixer") == ""
@@ -101,11 +101,11 @@ def test_agents_describe_themselves_unless_the_definition_does() -> None:
 
 
 def test_an_unknown_agent_is_none() -> None:
-    assert catalog_of().get("nobody") is None
+    assert make_catalog().get("nobody") is None
 
 
 def test_only_built_in_agents_see_the_services_python() -> None:
-    catalog = catalog_of(table())
+    catalog = make_catalog(table())
     *built_in, declared = catalog.all()
     assert all(agent.read_only for agent in built_in)
     assert declared.read_only == ()
@@ -121,7 +121,7 @@ def test_files_named_in_a_command_are_shown_but_never_directories(tmp_path: Path
 def test_files_named_in_a_verification_belong_to_the_agent(tmp_path: Path) -> None:
     script = tmp_path / "check.sh"
     script.touch()
-    agent = catalog_of(table(verify=["sh", str(script), str(tmp_path)])).get("fixer")
+    agent = make_catalog(table(verify=["sh", str(script), str(tmp_path)])).get("fixer")
     assert agent is not None
     assert (agent.verify_files, agent.read_only) == ((script,), ())
 
@@ -197,11 +197,11 @@ def test_an_invalid_definition_is_refused_with_the_field(
     changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
-        catalog_of(table(**changes))
+        make_catalog(table(**changes))
 
 
 def test_a_preset_alone_is_a_complete_definition() -> None:
-    agent = catalog_of(AgentTable(preset="claude-code")).get("claude-code")
+    agent = make_catalog(AgentTable(preset="claude-code")).get("claude-code")
     assert agent is not None
     assert (agent.name, agent.preset, agent.command) == ("Claude Code", "claude-code", ())
     assert agent.model == ModelAccess(
@@ -211,7 +211,7 @@ def test_a_preset_alone_is_a_complete_definition() -> None:
 
 
 def test_a_definition_with_a_preset_may_set_everything_else() -> None:
-    catalog = catalog_of(
+    catalog = make_catalog(
         AgentTable(
             id="careful",
             name="Careful",
@@ -252,17 +252,17 @@ def test_an_invalid_definition_with_a_preset_is_refused(
     changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
-        catalog_of(AgentTable(**changes))
+        make_catalog(AgentTable(**changes))
 
 
 def test_the_same_preset_twice_needs_an_id() -> None:
     repeated = AgentTable(preset="codex", model="other")
     with pytest.raises(SettingsError, match=r"agents\[1\].id: `codex` is declared twice"):
-        catalog_of(AgentTable(preset="codex"), repeated)
+        make_catalog(AgentTable(preset="codex"), repeated)
 
 
 def test_an_agents_limits_override_the_services() -> None:
-    catalog = catalog_of(table(limits={"memory_mib": 64, "cpu_seconds": 9}), limit_processes=77)
+    catalog = make_catalog(table(limits={"memory_mib": 64, "cpu_seconds": 9}), limit_processes=77)
     built_in, _, declared = catalog.all()
     assert (built_in.limits.processes, built_in.limits.cpu_seconds) == (77, 0)
     assert (declared.limits.memory_bytes, declared.limits.cpu_seconds) == (64 * 1024**2, 9)
@@ -270,7 +270,7 @@ def test_an_agents_limits_override_the_services() -> None:
 
 
 def test_an_agents_cpus_may_be_a_fraction() -> None:
-    catalog = catalog_of(table(limits={"cpus": 1.5}), limit_cpus=4)
+    catalog = make_catalog(table(limits={"cpus": 1.5}), limit_cpus=4)
     built_in, _, declared = catalog.all()
     assert (built_in.limits.cpus, declared.limits.cpus) == (4, 1.5)
 
@@ -282,7 +282,7 @@ def test_an_agent_may_say_where_a_cluster_runs_it() -> None:
         {"key": "agents", "value": "only", "effect": "NoExecute", "tolerationSeconds": 60},
     ]
     changes = {"runtime_class": "gvisor", "node_selector": selector, "tolerations": tolerations}
-    agent = catalog_of(table(**changes)).get("fixer")
+    agent = make_catalog(table(**changes)).get("fixer")
     assert agent is not None
     assert agent.placement == Placement(
         runtime_class="gvisor", node_selector=selector, tolerations=tuple(tolerations)
@@ -290,14 +290,14 @@ def test_an_agent_may_say_where_a_cluster_runs_it() -> None:
 
 
 def test_an_agent_may_require_tags_and_limit_its_jobs() -> None:
-    agent = catalog_of(table(tags=["gpu", "large"], max_concurrent_jobs=4)).get("fixer")
+    agent = make_catalog(table(tags=["gpu", "large"], max_concurrent_jobs=4)).get("fixer")
     assert agent is not None
     assert (agent.tags, agent.max_concurrent_jobs) == (("gpu", "large"), 4)
-    unlimited = catalog_of(table()).get("fixer")
+    unlimited = make_catalog(table()).get("fixer")
     assert unlimited is not None
     assert (unlimited.tags, unlimited.max_concurrent_jobs) == ((), None)
 
 
 def test_an_id_declared_twice_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"agents\[1\].id: `fixer` is declared twice"):
-        catalog_of(table(), table(name="Again"))
+        make_catalog(table(), table(name="Again"))

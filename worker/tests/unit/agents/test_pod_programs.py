@@ -34,7 +34,7 @@ class Image:
         return {name: text for name, text in (places | absolute).items() if name in names}
 
 
-def programs_of(image: Any, **options: Any) -> PodPrograms:
+def make_programs(image: Any, **options: Any) -> PodPrograms:
     return PodPrograms(image, IMAGE, **options)
 
 
@@ -52,8 +52,11 @@ CLAUDE = AgentTable(preset="claude-code")
 async def test_an_agent_is_ready_if_its_program_is_in_the_image() -> None:
     image = Image(PYTHON, "/usr/local/bin/claude")
     agents = catalog(CLAUDE, declared("no-such-tool")).all()
-    checked = {each.agent: each for each in await check_agents(agents, image=programs_of(image))}
-    assert [each for each in checked if checked[each].reason is None] == [
+    checked = {
+        readiness.agent: readiness
+        for readiness in await check_agents(agents, image=make_programs(image))
+    }
+    assert [agent_id for agent_id in checked if checked[agent_id].reason is None] == [
         "lint-fixer",
         "cve-fixer",
         "claude-code",
@@ -72,7 +75,7 @@ async def test_an_agent_is_ready_if_its_program_is_in_the_image() -> None:
 async def test_the_image_is_asked_again_after_an_hour_or_for_another_program() -> None:
     now = [0.0]
     image = Image("/bin/sh")
-    programs = programs_of(image, clock=lambda: now[0])
+    programs = make_programs(image, clock=lambda: now[0])
     agents = catalog(declared("sh")).all()
     for seconds in (0.0, 60.0, 3_599.0):
         now[0] = seconds
@@ -92,7 +95,7 @@ async def test_the_image_is_asked_again_after_an_hour_or_for_another_program() -
 async def test_agents_stay_ready_while_the_cluster_does_not_answer() -> None:
     now = [0.0]
     image = Image("/bin/sh")
-    programs = programs_of(image, clock=lambda: now[0])
+    programs = make_programs(image, clock=lambda: now[0])
     table = declared("sh")
     own = catalog(table).get("own")
     assert own is not None
@@ -113,7 +116,7 @@ async def test_an_agent_with_its_own_path_is_looked_up_there() -> None:
     table = declared("fix", environment={"PATH": "/opt/tools"})
     own = catalog(table).get("own")
     assert own is not None
-    programs = programs_of(image)
+    programs = make_programs(image)
     await programs.ask([own])
     assert image.questions == [({"fix"}, "/opt/tools:/")]
     assert programs.problem(own) is None
@@ -125,18 +128,18 @@ async def test_a_program_in_the_repository_or_copied_from_the_worker_is_not_look
     script = tmp_path / "fix.sh"
     script.write_text("#!/bin/sh\n")
     agents = catalog(declared("./fix"), declared(str(script), id="copied")).all()
-    checked = await check_agents(agents, image=programs_of(Image()))
-    reasons = {each.agent: each.reason for each in checked}
+    checked = await check_agents(agents, image=make_programs(Image()))
+    reasons = {readiness.agent: readiness.reason for readiness in checked}
     assert reasons["own"] is None
     assert reasons["copied"] is None
 
 
 def test_a_preset_runs_the_program_of_the_image() -> None:
     agents = catalog(CLAUDE, AgentTable(id="other", preset="codex", executable="/opt/codex"))
-    commands = {agent.id: programs_of(Image()).resolve(agent).command for agent in agents.all()}
+    commands = {agent.id: make_programs(Image()).resolve(agent).command for agent in agents.all()}
     assert commands["claude-code"][4] == "claude"
     assert commands["other"][4] == "/opt/codex"
-    assert all(programs_of(Image()).resolve(agent).read_only == () for agent in agents.all())
+    assert all(make_programs(Image()).resolve(agent).read_only == () for agent in agents.all())
 
 
 @pytest.mark.parametrize(
@@ -156,7 +159,7 @@ def test_a_built_in_agent_runs_with_the_python_of_the_image(agent_id: str, modul
 async def test_the_fixer_gets_the_package_managers_of_the_image() -> None:
     agent = catalog().get("cve-fixer")
     assert agent is not None
-    programs = programs_of(Image(PYTHON, "/opt/agentjobs/bin/uv", "/usr/bin/npm", "/usr/bin/uv"))
+    programs = make_programs(Image(PYTHON, "/opt/agentjobs/bin/uv", "/usr/bin/npm", "/usr/bin/uv"))
     await programs.ask([agent])
     tools = json.loads(programs.resolve(agent).environment["AGENTJOBS_FIXER_TOOLS"])
     assert tools == {"uv": ["/opt/agentjobs/bin/uv"], "npm": ["/usr/bin/npm"]}

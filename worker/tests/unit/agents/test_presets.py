@@ -174,7 +174,7 @@ def test_an_endless_event_in_small_chunks_is_omitted_once() -> None:
 CHUNK_BYTES = 64 * 1024
 
 
-def chunks_of(stream: bytes) -> list[bytes]:
+def split_chunks(stream: bytes) -> list[bytes]:
     return [stream[at : at + CHUNK_BYTES] for at in range(0, len(stream), CHUNK_BYTES)]
 
 
@@ -183,7 +183,7 @@ def test_an_event_with_a_million_values_is_logged_but_not_parsed(value: str) -> 
     event = f'{{"type":"assistant","x":[{value * 1_000_000}0]}}\n'.encode()
     watch, steps = watcher_for(agent("claude-code")), list[Step]()
     watch.on_step = steps.append
-    assert b"".join(map(watch.feed, chunks_of(event))) == event
+    assert b"".join(map(watch.feed, split_chunks(event))) == event
     assert [step.title for step in steps] == [
         "A line with more than 20,000 values is only in the log."
     ]
@@ -192,7 +192,7 @@ def test_an_event_with_a_million_values_is_logged_but_not_parsed(value: str) -> 
 
 def test_a_long_text_with_any_number_of_commas_is_an_event() -> None:
     text = '{"a":[1,2]},' * 100_000
-    output = run_with_output("claude-code", *chunks_of(lines(assistant_message(text))))[1]
+    output = run_with_output("claude-code", *split_chunks(lines(assistant_message(text))))[1]
     assert output == f"{text}\n"
 
 

@@ -8,7 +8,7 @@ def item(name: str, size: int, used_at: int, *owners: str) -> Item:
 
 
 def names(items: list[Item]) -> list[str]:
-    return [each.name for each in items]
+    return [item.name for item in items]
 
 
 def test_nothing_is_removed_within_the_limit() -> None:

@@ -123,7 +123,9 @@ def test_all_services_of_a_job_together_have_the_limits_of_one_agent(
         log=SimpleNamespace(note=print),
     )
     plan: Any = SimpleNamespace(agent=agent("fixer", limits=limits), timeout_seconds=1)
-    shares = [each.task.limits for each in _service_tasks(run, plan, environment, tmp_path / "it")]
+    shares = [
+        service.task.limits for service in _service_tasks(run, plan, environment, tmp_path / "it")
+    ]
     assert len(shares) == count
     for name in ("memory_bytes", "processes", "scratch_bytes", "workspace_bytes", "cpu_seconds"):
         total = sum(getattr(share, name) for share in shares)
