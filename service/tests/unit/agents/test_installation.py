@@ -190,10 +190,10 @@ async def test_a_version_is_cached_until_the_program_changes(
     path = write_program(path_directory / "claude", f"#!/bin/sh\necho x >> {calls}\necho 2.1.0\n")
     versions, preset = Versions(), PRESETS["claude-code"]
     for _ in range(3):
-        assert await versions.of(preset, find_installation(preset)) == "2.1.0"
+        assert await versions.find(preset, find_installation(preset)) == "2.1.0"
     assert calls.read_text() == "x\n"
     os.utime(path, (1, 1))
-    assert await versions.of(preset, find_installation(preset)) == "2.1.0"
+    assert await versions.find(preset, find_installation(preset)) == "2.1.0"
     assert calls.read_text() == "x\nx\n"
 
 

@@ -77,7 +77,7 @@ async def _check_version(
 ) -> tuple[str | None, str | None]:
     """The version, and why it cannot be used."""
     try:
-        version = await _VERSIONS.of(preset, installation)
+        version = await _VERSIONS.find(preset, installation)
     except OSError as error:
         return None, (
             f"the version of {installation.path} cannot be read ({error}): fix that, or reinstall "
@@ -122,7 +122,7 @@ class Versions:
     def __init__(self) -> None:
         self._cache: dict[tuple[str, int], tuple[str | None, float]] = {}
 
-    async def of(self, preset: Preset, installation: Installation) -> str | None:
+    async def find(self, preset: Preset, installation: Installation) -> str | None:
         """None if the program does not report it. Raises OSError if it cannot be run."""
         key = (str(installation.path), installation.path.stat().st_mtime_ns)
         cached = self._cache.get(key)

@@ -27,13 +27,8 @@ class EnvironmentNotReady(Exception):
         self.hold = hold
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyEnvironment:
-    """`images` by reference. Neither they nor the snapshot are removed while the run lasts."""
-
-    build: Build
-    stored: StoredSnapshot
-    images: Mapping[str, Image]
+# A snapshot and its images by reference.
+ReadyEnvironment = tuple[StoredSnapshot, Mapping[str, Image]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,24 +98,19 @@ class EnvironmentChoice:
     def _borrow_first(
         self, builds: list[Build], held: contextlib.ExitStack
     ) -> ReadyEnvironment | None:
+        """The first whose snapshot and images were not removed meanwhile. `held` keeps them."""
+        tools = self.environments.tools
         for build in builds:
             with contextlib.ExitStack() as stack:
-                ready = self._borrow(build, stack)
-                if ready is not None:
+                stored = stack.enter_context(tools.snapshots.borrow(self.repo_id, build.id))
+                if stored is None:
+                    continue
+                digests = stored.snapshot.images
+                images = hold_images(tools.images, self.organization_id, digests, stack)
+                if images is not None:
                     held.enter_context(stack.pop_all())
-                    return ready
+                    return stored, images
         return None
-
-    def _borrow(self, build: Build, stack: contextlib.ExitStack) -> ReadyEnvironment | None:
-        """None if the snapshot or one of its images was removed meanwhile."""
-        tools = self.environments.tools
-        stored = stack.enter_context(tools.snapshots.borrow(self.repo_id, build.id))
-        if stored is None:
-            return None
-        images = hold_images(tools.images, self.organization_id, stored.snapshot.images, stack)
-        if images is None:
-            return None
-        return ReadyEnvironment(build=build, stored=stored, images=images)
 
     async def _location_that_has(self, request: EnvironmentRequest) -> str | None:
         """Where a running worker has the environment, if this job was not left to it before."""

@@ -282,11 +282,9 @@ def _in_image(task: SandboxTask, image: Image) -> SandboxTask:
     """Prefer the image's own program to that of the worker, which needs the worker's libraries."""
     assert image.root is not None
     program, path = task.argv[0], image.variables.get("PATH")
-    if _is_in_repo(program):
-        return task
     name = Path(program).name
-    if find_program(image.root, name, path) is not None:
-        return dataclasses.replace(task, argv=(name, *task.argv[1:]))
+    if _is_in_repo(program) or find_program(image.root, name, path) is not None:
+        return _by_name(task)
     lacks = f"the program {name}"
     if Path(program) in task.read_only:
         missing = missing_interpreter(image.root, Path(program), path)

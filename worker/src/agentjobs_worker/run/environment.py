@@ -161,17 +161,18 @@ async def _with_files(
     if ready is None:
         ready = await choice.find_similar(request, held)
     if ready is None:
-        images = await _fetch_images(run, environments, requested, held)
         return dataclasses.replace(
-            environment, images=images, runs_setup=bool(request.definition.setup)
+            environment,
+            images=await _fetch_images(run, environments, requested, held),
+            runs_setup=bool(request.definition.setup),
         )
-    await builds.record_use(run.db, ready.build.id)
+    stored, images = ready
+    await builds.record_use(run.db, stored.snapshot.build_id)
     await _check_images_again(run, environments, requested)
-    images = {**ready.images}
     if set(request.images) - set(images):
         # The snapshot of another commit, whose services have other images.
-        images |= await _fetch_images(run, environments, requested, held)
-    return dataclasses.replace(environment, images=images, stored=ready.stored)
+        images = {**images, **await _fetch_images(run, environments, requested, held)}
+    return dataclasses.replace(environment, images=images, stored=stored)
 
 
 def check_waiting_time(job: ClaimedJob, request: EnvironmentRequest, now: int) -> None:
