@@ -8,6 +8,7 @@ from agentjobs_runtime.environments.brokered_host import BrokeredHost
 from agentjobs_runtime.environments.setup_access import SetupAccess
 from agentjobs_runtime.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs_runtime.outbound.guard.addresses import AllowList
+from agentjobs_runtime.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs_runtime.outbound.guard.sessions import new_session
 from agentjobs_worker.environments.broker import Broker
 from agentjobs_worker.sandbox.protocol import SandboxPort
@@ -26,16 +27,17 @@ class Network:
 
 @asynccontextmanager
 async def open_egress(
-    patterns: Sequence[str],
+    patterns: Sequence[str] | None,
     allowed: AllowList,
     on_note: Callable[[str], None],
-    reserved_ports: Collection[int],
+    reserved_ports: Collection[int] = (),
+    lookup: Lookup = system_lookup,
 ) -> AsyncIterator[Network]:
-    """Close it when the sandbox is gone."""
-    if not patterns:
+    """Close it when the sandbox is gone. None: all hosts whose addresses are permitted."""
+    if patterns is not None and not patterns:
         yield Network()
         return
-    egress = Egress(patterns, allowed, on_note, reserved_ports=reserved_ports)
+    egress = Egress(patterns, allowed, on_note, reserved_ports=reserved_ports, lookup=lookup)
     ports = (
         SandboxPort(
             number=port,

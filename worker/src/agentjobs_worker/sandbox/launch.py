@@ -112,8 +112,8 @@ class Launch:
             finally:
                 starting.cancel()
                 await wait_despite_cancellation(starting)
-                await self._supervision.end()
         finally:
+            await self._supervision.end()
             if command.mounts is not None:
                 await self._supervision.clean_up(command.clean_up)
 
@@ -130,7 +130,6 @@ class Launch:
         self._monitor = Child(self._process.pid)
         self._cleanup.callback(self._monitor.close)
         self._output.start()
-        self._supervision.prepare()
         if self._is_killed:
             self._kill_later()
 

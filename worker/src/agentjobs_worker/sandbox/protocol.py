@@ -33,10 +33,6 @@ class SandboxPort:
     on_socket: Callable[[socket.socket], None] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if (self.protocol is None) == (self.on_socket is None):
-            raise ValueError("a port needs either `protocol` or `on_socket`")
-
 
 class RunningSandbox(Protocol):
     """A way into the sandbox of a service, for whoever started it. Always `close` it.

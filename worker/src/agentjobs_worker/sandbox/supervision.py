@@ -60,7 +60,6 @@ class Supervision:
         self._cgroup: Cgroup | None = None
         self._watchdogs: list[Watchdog] = []
         self._ports: SandboxPorts | None = None
-        self._is_spawned = False
 
     def attach(self, task: SandboxTask) -> None:
         """The sandbox is for this task, whose limits and directories are those it was created with.
@@ -68,22 +67,16 @@ class Supervision:
         Raises SandboxError.
         """
         self._task = task
-        self._ports = SandboxPorts(task.ports) if task.ports else None
-        if self._is_spawned:
-            self._start_ports()
+        if task.ports:
+            self._ports = SandboxPorts(task.ports)
+            # `open` retries a failed start and reports the error.
+            with contextlib.suppress(SandboxError, OSError):
+                self._ports.start()
 
     def spawn(self, start: Start) -> asyncio.Future[Popen[bytes]]:
         """Start bwrap in a thread, which takes milliseconds. Raises OSError and SandboxError."""
         loop = asyncio.get_running_loop()
         return loop.run_in_executor(self._shared.spawn_executor, self._spawn, start)
-
-    def prepare(self) -> None:
-        """Runs while bwrap creates the sandbox, so it must not fail.
-
-        `SandboxPorts.open` retries a failed start and reports the error.
-        """
-        self._is_spawned = True
-        self._start_ports()
 
     def enclose(self, init_pid: int) -> None:
         """The sandbox is ready. Later processes inherit what is set here."""
@@ -131,11 +124,6 @@ class Supervision:
         except OSError as error:
             raise SandboxError(f"the network of the sandbox could not be used: {error}") from error
 
-    def _start_ports(self) -> None:
-        if self._ports is not None:
-            with contextlib.suppress(SandboxError, OSError):
-                self._ports.start()
-
     def _watch_limits(self, init_pid: int) -> None:
         limits = self._task.limits
         try:
@@ -169,11 +157,7 @@ class Supervision:
             self._cgroup = self._shared.cgroups.create(self._task.limits)
         except OSError as error:
             raise _unenforceable(error) from error
-        try:
-            return start(self._cgroup.entry_command)
-        except OSError:
-            self._leave_cgroup()
-            raise
+        return start(self._cgroup.entry_command)
 
     def _leave_cgroup(self) -> None:
         if self._cgroup is None or self._shared.cgroups is None:

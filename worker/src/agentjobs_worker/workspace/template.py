@@ -127,13 +127,8 @@ def move_template(template: Path, directory: Path) -> Size:
 
 
 def read_size(template: Path) -> Size:
-    """Blocks for microseconds only, once it has been measured."""
-    try:
-        text = (template / "size").read_text(encoding="ascii")
-    except FileNotFoundError:
-        # Created by an earlier version.
-        text = _write_size(template)
-    entries, size_bytes = text.split()
+    """Blocks for microseconds only."""
+    entries, size_bytes = (template / "size").read_text(encoding="ascii").split()
     return Size(int(entries), int(size_bytes))
 
 
@@ -192,11 +187,5 @@ def _describe(directory: Path) -> None:
     tree = directory / "tree"
     (tree / ".git" / "ORIG_HEAD").unlink(missing_ok=True)
     shutil.copyfile(tree / ".git" / "index", directory / "index")
-    _write_size(directory)
-
-
-def _write_size(template: Path) -> str:
-    entries, size_bytes = measure_tree(template / "tree")
-    text = f"{entries} {size_bytes}\n"
-    (template / "size").write_text(text, encoding="ascii")
-    return text
+    entries, size_bytes = measure_tree(tree)
+    (directory / "size").write_text(f"{entries} {size_bytes}\n", encoding="ascii")

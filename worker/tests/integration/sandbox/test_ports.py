@@ -105,12 +105,6 @@ def test_a_listening_socket_can_be_handed_to_another_server(on_loop: OnLoop) -> 
     on_loop(check())
 
 
-@pytest.mark.parametrize("servers", [{}, {"protocol": Parrot, "on_socket": socket.socket.close}])
-def test_a_port_has_exactly_one_server(servers: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="either"):
-        SandboxPort(number=80, **servers)
-
-
 def test_ports_of_two_sandboxes_are_separate(on_loop: OnLoop) -> None:
     class Other(Parrot):
         def data_received(self, _data: bytes) -> None:

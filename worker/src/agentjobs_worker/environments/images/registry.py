@@ -1,15 +1,13 @@
 """Reads manifests and downloads layers with skopeo, whose only network is a guarded proxy."""
 
-import contextlib
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from agentjobs_runtime.environments.images.errors import ImageError
 from agentjobs_runtime.environments.images.model import RegistryCredential
 from agentjobs_runtime.environments.images.reference import Reference
 from agentjobs_runtime.files.removal import remove
-from agentjobs_runtime.outbound.egress.egress import PROXY_PORT, Egress
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs_runtime.sandboxes.limits import Limits
@@ -26,7 +24,8 @@ from agentjobs_worker.environments.images.manifest import (
 from agentjobs_worker.environments.images.registry_auth import auth_file, credentials_for
 from agentjobs_worker.environments.images.registry_errors import explain_failure
 from agentjobs_worker.environments.images.tool_sandbox import ToolSandbox
-from agentjobs_worker.sandbox.protocol import OnOutput, SandboxPort
+from agentjobs_worker.environments.network import open_egress
+from agentjobs_worker.sandbox.protocol import OnOutput
 
 MANIFEST_SECONDS = 60
 DOWNLOAD_SECONDS = 3600
@@ -182,7 +181,9 @@ class Registry:
     ) -> None:
         matching = credentials_for(reference, credentials)
         refusals: list[str] = []
-        async with self._network(refusals) as ports:
+        async with open_egress(
+            None, self._allowed, refusals.append, lookup=self._lookup
+        ) as network:
             report = await self._tools.run(
                 script,
                 command,
@@ -191,24 +192,10 @@ class Registry:
                 timeout_seconds=timeout_seconds,
                 on_output=on_output,
                 files={_AUTH_FILE: auth_file(matching)},
-                ports=ports,
+                ports=network.ports,
             )
         if report.exit_code != 0:
             raise explain_failure(report, reference, refusals, has_credential=bool(matching))
-
-    @contextlib.asynccontextmanager
-    async def _network(self, refusals: list[str]) -> AsyncIterator[tuple[SandboxPort, ...]]:
-        egress = Egress(None, self._allowed, refusals.append, lookup=self._lookup)
-        try:
-            yield (
-                SandboxPort(
-                    number=PROXY_PORT,
-                    protocol=egress.ports[PROXY_PORT],
-                    environment=egress.environment,
-                ),
-            )
-        finally:
-            await egress.close()
 
     def _tls_options(self, reference: Reference, option: str) -> tuple[str, ...]:
         return (f"{option}=false",) if reference.host in self._insecure_hosts else ()
