@@ -4,8 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
-
+from agentjobs_runtime.environments.images.model import CachedItem
 from agentjobs_runtime.threads import run_in_thread
 from agentjobs_worker.environments.build_task import BuildTools
 from agentjobs_worker.environments.snapshots import StoredSnapshot
@@ -13,17 +12,7 @@ from agentjobs_worker.environments.snapshots import StoredSnapshot
 _log = logging.getLogger(__name__)
 
 
-class Item(msgspec.Struct, frozen=True):
-    """`organization_ids` share its size. `name` is a build, an image or an organization."""
-
-    kind: str
-    name: str
-    organization_ids: frozenset[str]
-    size_bytes: int
-    used_at_ns: int
-
-
-def choose_evictions(items: Sequence[Item], max_bytes: int) -> list[Item]:
+def choose_evictions(items: Sequence[CachedItem], max_bytes: int) -> list[CachedItem]:
     """The least recently used items of organizations that use more than their share.
 
     Only an organization above its share loses anything, so none can evict what others use. An
@@ -55,20 +44,8 @@ async def trim_cache(tools: BuildTools, max_bytes: int) -> list[str]:
     stored = {item.snapshot.build_id: item for item in tools.snapshots.all()}
     items = [
         *map(_snapshot_item, stored.values()),
-        *(
-            Item("image", image.digest, image.organization_ids, image.size_bytes, image.used_at_ns)
-            for image in await tools.images.images()
-        ),
-        *(
-            Item(
-                "layers",
-                layers.organization_id,
-                frozenset({layers.organization_id}),
-                layers.size_bytes,
-                layers.used_at_ns,
-            )
-            for layers in await tools.images.layers()
-        ),
+        *await tools.images.images(),
+        *await tools.images.layers(),
     ]
     removed = []
     for item in choose_evictions(items, max_bytes):
@@ -81,7 +58,7 @@ async def trim_cache(tools: BuildTools, max_bytes: int) -> list[str]:
     return removed
 
 
-async def _remove(tools: BuildTools, item: Item, stored: dict[str, StoredSnapshot]) -> bool:
+async def _remove(tools: BuildTools, item: CachedItem, stored: dict[str, StoredSnapshot]) -> bool:
     if item.kind == "snapshot":
         return await run_in_thread(tools.snapshots.remove, stored[item.name])
     if item.kind == "image":
@@ -89,13 +66,13 @@ async def _remove(tools: BuildTools, item: Item, stored: dict[str, StoredSnapsho
     return await tools.images.remove_layers(item.name)
 
 
-def _snapshot_item(stored: StoredSnapshot) -> Item:
+def _snapshot_item(stored: StoredSnapshot) -> CachedItem:
     snapshot = stored.snapshot
     owner = frozenset({snapshot.organization_id})
-    return Item("snapshot", snapshot.build_id, owner, snapshot.size_bytes, stored.used_at_ns)
+    return CachedItem("snapshot", snapshot.build_id, owner, snapshot.size_bytes, stored.used_at_ns)
 
 
-def _used_bytes(items: Sequence[Item]) -> Counter[str]:
+def _used_bytes(items: Sequence[CachedItem]) -> Counter[str]:
     used: Counter[str] = Counter()
     for item in items:
         for organization_id in item.organization_ids:

@@ -300,15 +300,15 @@ async def test_the_cache_is_listed_with_its_owners(
     image = await harness.fetch(f"{registry.name}/acme/build:1")
     await harness.fetch(f"{registry.name}/acme/build:1", organization="org_b")
     [stored] = await harness.images.images()
-    assert stored.digest == image.digest
+    assert stored.name == image.digest
     assert stored.organization_ids == {"org_a", "org_b"}
     assert stored.size_bytes == image.size_bytes
     layers = await harness.images.layers()
-    assert {entry.organization_id for entry in layers} == {"org_a", "org_b"}
+    assert {entry.name for entry in layers} == {"org_a", "org_b"}
     size_bytes = sum(build_image.blob(digest).stat().st_size for digest in build_image.layers)
     assert all(entry.size_bytes >= size_bytes for entry in layers)
     await harness.images.remove_layers("org_a")
-    assert [entry.organization_id for entry in await harness.images.layers()] == ["org_b"]
+    assert [entry.name for entry in await harness.images.layers()] == ["org_b"]
 
 
 async def test_a_changed_layer_on_disk_is_noticed_and_downloaded_again(

@@ -1,13 +1,14 @@
 """Which snapshots and images are removed when the cache is full."""
 
-from agentjobs_worker.environments.cache import Item, choose_evictions
+from agentjobs_runtime.environments.images.model import CachedItem
+from agentjobs_worker.environments.cache import choose_evictions
 
 
-def item(name: str, size: int, used_at: int, *owners: str) -> Item:
-    return Item("snapshot", name, frozenset(owners), size, used_at)
+def item(name: str, size: int, used_at: int, *owners: str) -> CachedItem:
+    return CachedItem("snapshot", name, frozenset(owners), size, used_at)
 
 
-def names(items: list[Item]) -> list[str]:
+def names(items: list[CachedItem]) -> list[str]:
     return [item.name for item in items]
 
 

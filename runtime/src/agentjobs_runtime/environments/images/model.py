@@ -32,16 +32,12 @@ class RegistryCredential(msgspec.Struct, frozen=True):
     password: str
 
 
-class CachedImage(msgspec.Struct, frozen=True, kw_only=True):
-    digest: str
+class CachedItem(msgspec.Struct, frozen=True):
+    """`organization_ids` share its size. `kind` is `snapshot`, `image` or `layers`, and `name` is
+    the ID of a build, a digest, or the organization that has downloaded the layers."""
+
+    kind: str
+    name: str
     organization_ids: frozenset[str]
-    size_bytes: int
-    used_at_ns: int
-
-
-class CachedLayers(msgspec.Struct, frozen=True, kw_only=True):
-    """Layers that an organization has downloaded: no image needs them, but they save a download."""
-
-    organization_id: str
     size_bytes: int
     used_at_ns: int

@@ -10,8 +10,7 @@ import msgspec
 
 from agentjobs_runtime.environments.images.errors import ImageError, RegistryUnavailable
 from agentjobs_runtime.environments.images.model import (
-    CachedImage,
-    CachedLayers,
+    CachedItem,
     Image,
     RegistryCredential,
 )
@@ -112,10 +111,10 @@ class Images:
         """Keep the image from being removed. Raises ImageError if it is not here."""
         return self._stored.hold(digest)
 
-    async def images(self) -> list[CachedImage]:
+    async def images(self) -> list[CachedItem]:
         return await run_in_thread(self._stored.list)
 
-    async def layers(self) -> list[CachedLayers]:
+    async def layers(self) -> list[CachedItem]:
         return await run_in_thread(self._layers.list)
 
     async def remove(self, digest: str) -> bool:

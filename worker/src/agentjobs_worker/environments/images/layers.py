@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from agentjobs_runtime.environments.images.model import CachedLayers
+from agentjobs_runtime.environments.images.model import CachedItem
 from agentjobs_runtime.files.removal import remove
 from agentjobs_worker.environments.images.manifest import Descriptor
 from agentjobs_worker.environments.images.registry import UNFINISHED
@@ -71,19 +71,16 @@ class Layers:
         """Blocking."""
         remove(self.path(organization_id) / UNFINISHED)
 
-    def list(self) -> list[CachedLayers]:
+    def list(self) -> list[CachedItem]:
         """Blocking."""
         entries = []
         for organization_id in self.organization_ids():
             with contextlib.suppress(FileNotFoundError):
                 blobs = (self.blobs(organization_id) / "sha256").iterdir()
-                entries.append(
-                    CachedLayers(
-                        organization_id=organization_id,
-                        size_bytes=sum(path.lstat().st_size for path in blobs),
-                        used_at_ns=self.path(organization_id).stat().st_mtime_ns,
-                    )
-                )
+                size = sum(path.lstat().st_size for path in blobs)
+                used_at_ns = self.path(organization_id).stat().st_mtime_ns
+                owner = frozenset({organization_id})
+                entries.append(CachedItem("layers", organization_id, owner, size, used_at_ns))
         return entries
 
     def _is_intact(self, organization_id: str) -> bool:

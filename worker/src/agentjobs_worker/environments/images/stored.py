@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from agentjobs_runtime.environments.images.errors import ImageError
-from agentjobs_runtime.environments.images.model import CachedImage, Image
+from agentjobs_runtime.environments.images.model import CachedItem, Image
 from agentjobs_runtime.files.locks import try_lock
 from agentjobs_runtime.private_files import replace_private_file
 from agentjobs_worker.environments.images.manifest import ImageConfig
@@ -100,7 +100,7 @@ class StoredImages:
             os.close(descriptor)
         return True
 
-    def list(self) -> list[CachedImage]:
+    def list(self) -> list[CachedItem]:
         """Blocking."""
         try:
             names = [path.name for path in self._directory.iterdir()]
@@ -108,16 +108,13 @@ class StoredImages:
             return []
         return [image for name in names if (image := self._describe(f"sha256:{name}")) is not None]
 
-    def _describe(self, digest: str) -> CachedImage | None:
+    def _describe(self, digest: str) -> CachedItem | None:
         path = self._path(digest)
         try:
             description = msgspec.json.decode((path / _DESCRIPTION).read_bytes(), type=_Description)
-            return CachedImage(
-                digest=digest,
-                organization_ids=frozenset(owner.name for owner in (path / _OWNERS).glob("[!.]*")),
-                size_bytes=description.size_bytes,
-                used_at_ns=(path / _DESCRIPTION).stat().st_mtime_ns,
-            )
+            used_at_ns = (path / _DESCRIPTION).stat().st_mtime_ns
+            owners = frozenset(owner.name for owner in (path / _OWNERS).glob("[!.]*"))
+            return CachedItem("image", digest, owners, description.size_bytes, used_at_ns)
         except FileNotFoundError:
             return None
 
