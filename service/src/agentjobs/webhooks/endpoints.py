@@ -95,10 +95,9 @@ async def disable_endpoint(db: Database, organization: str, endpoint: str) -> En
 async def enable_endpoint(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
     """Resets its health. Events from while it was disabled are not sent."""
     current = await lock_endpoint(tx, organization, endpoint)
-    if current.enabled:
-        return current
+    entry = None if current.enabled else audit_entry("webhook.enabled", current)
     assignments = "disabled_at = NULL, disabled_reason = NULL, failing_since = NULL"
-    return await update_row(tx, current, audit_entry("webhook.enabled", current), assignments)
+    return await update_row(tx, current, entry, assignments)
 
 
 async def remove_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
@@ -140,9 +139,15 @@ async def disable(
 
 
 async def update_row(
-    tx: Transaction, endpoint: Endpoint, entry: audit.Entry, assignments: str, /, **values: Any
+    tx: Transaction,
+    endpoint: Endpoint,
+    entry: audit.Entry | None,
+    assignments: str,
+    /,
+    **values: Any,
 ) -> Endpoint:
-    """Updates an endpoint that the transaction has locked."""
+    """Updates an endpoint that the transaction has locked. Without an `entry` nothing is written to
+    the audit log."""
     row = await tx.fetch_one(
         f"UPDATE webhook_endpoints SET {assignments}, updated_at = :now WHERE id = :id RETURNING *",
         id=endpoint.id,
@@ -150,7 +155,8 @@ async def update_row(
         **values,
     )
     assert row is not None
-    await audit.write(tx, row["organization_id"], entry)
+    if entry is not None:
+        await audit.write(tx, row["organization_id"], entry)
     return _endpoint(row, endpoint.organization)
 
 

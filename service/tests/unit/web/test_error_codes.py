@@ -56,9 +56,11 @@ def _named_in(subject: Any) -> Iterator[Any]:
     for function in functions:
         if not isinstance(function, types.FunctionType):
             continue
-        names = list(_names(function.__code__))
+        # Decorators run it in a transaction.
+        work = inspect.unwrap(function)
+        names = list(_names(work.__code__))
         for name in names:
-            value = function.__globals__.get(name)
+            value = work.__globals__.get(name)
             yield value
             if isinstance(value, types.ModuleType):
                 yield from (getattr(value, other, None) for other in names)
