@@ -56,8 +56,8 @@ def test_a_lock_file_of_npm_6_gets_an_exact_version_and_an_override(project: Pro
         *('-"minimist": "0.0.8"', '+"minimist": "0.2.4"'),
     ]
     report = project.report.read_text()
-    assert "`mkdirp` excludes `minimist` 0.2.4, so `overrides` in `package.json`" in report
-    assert "remove the entry from `overrides`" in report
+    assert "`mkdirp` excludes `minimist` 0.2.4, so the override of `minimist` in" in report
+    assert "remove the override of `minimist`" in report
 
 
 def test_only_copies_at_that_version_and_their_requirements_change(project: Project) -> None:

@@ -15,6 +15,7 @@ _STRING = "|".join(
     for q in "\"'"
 )
 _COMMENT = r"#[^\n]*+"
+_COMMENTS = rf"{_COMMENT}(?>(?:\s*+{_COMMENT})*)"
 _GAP = r"(?>(?:[ \t\f]++|\\\n)*)"
 _WORD = r"[\w\x80-\xff]++"
 # Lookbehinds follow the word, so that the search starts with a literal.
@@ -29,12 +30,12 @@ _NAMES = (
     r"|(?>(?:[\w.,* \t\f\x80-\xff]++|\\\n)*))"
 )
 _TOKEN = re.compile(
-    f"{_STRING}|{_COMMENT}|{_FROM}({_PATH}){_GAP}{_IMPORT}{_NAMES}|{_IMPORT}{_NAMES}".encode(
+    f"{_STRING}|{_COMMENTS}|{_FROM}({_PATH}){_GAP}{_IMPORT}{_NAMES}|{_IMPORT}{_NAMES}".encode(
         "latin-1"
     ),
     re.DOTALL,
 )
-_COMMENTS = re.compile(_COMMENT.encode())
+_COMMENT_IN_NAMES = re.compile(_COMMENT.encode())
 _RENAMED = re.compile(rb"\sas\s+[\w\x80-\xff]+")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _NOT_IN_NAMES = b" \t\n\r\f\v()"
@@ -62,7 +63,7 @@ def find_python(content: bytes) -> ParsedModule:
 
 def _split(text: bytes) -> tuple[str, ...]:
     if b"#" in text:
-        text = _COMMENTS.sub(b"", text)
+        text = _COMMENT_IN_NAMES.sub(b"", text)
     text = text.replace(b"\\\n", b" ")
     if b"as" in text:
         text = _RENAMED.sub(b"", text)
