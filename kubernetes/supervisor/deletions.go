@@ -1,34 +1,20 @@
 package main
 
-import "bufio"
-
-// listDeletions writes the paths that are gone, or are something else now.
-func (t *trees) listDeletions(to *bufio.Writer, path string, baseline *node) error {
-	if baseline == nil {
-		return nil
-	}
-	root, err := openRoot(path, t.access)
-	if err != nil {
-		return err
-	}
-	defer root.close()
-	return compare(to, root, "", baseline)
-}
-
-func compare(to *bufio.Writer, d *directory, prefix string, before *node) error {
+// compare writes the paths that are gone, or are something else now.
+func (c *changes) compare(d *directory, prefix string, before *node) error {
 	for i := range before.children {
-		if err := compareEntry(to, d, prefix, &before.children[i]); err != nil {
+		if err := c.compareEntry(d, prefix, &before.children[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func compareEntry(to *bufio.Writer, d *directory, prefix string, before *node) error {
+func (c *changes) compareEntry(d *directory, prefix string, before *node) error {
 	path := prefix + before.name
 	status, err := d.status(before.name)
 	if err != nil || fileType(status.Mode) != fileType(before.mode) {
-		return listAll(to, path, before)
+		return c.removeAll(path, before)
 	}
 	if !isDirectory(before.mode) {
 		return nil
@@ -38,15 +24,15 @@ func compareEntry(to *bufio.Writer, d *directory, prefix string, before *node) e
 		return err
 	}
 	defer inner.close()
-	return compare(to, inner, path+"/", before)
+	return c.compare(inner, path+"/", before)
 }
 
-func listAll(to *bufio.Writer, path string, before *node) error {
-	if _, err := to.WriteString(path + "\x00"); err != nil {
+func (c *changes) removeAll(path string, before *node) error {
+	if err := c.write(removedPath, path, "", 0, 0, 0); err != nil {
 		return err
 	}
 	for i := range before.children {
-		if err := listAll(to, path+"/"+before.children[i].name, &before.children[i]); err != nil {
+		if err := c.removeAll(path+"/"+before.children[i].name, &before.children[i]); err != nil {
 			return err
 		}
 	}

@@ -1,22 +1,29 @@
 package main
 
 import (
-	"archive/tar"
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 )
 
 // The kernel accepts no longer path, and the worker could not use one.
 const maxPathBytes = 4095
 
-// sendChanges sends the paths that are gone, each with a NUL at its end, an empty path, and a tar with
-// what is new or has changed.
+// What a change is. The worker refuses special files.
+const (
+	changedFile      = 'F'
+	changedDirectory = 'D'
+	changedLink      = 'L'
+	removedPath      = 'R'
+	specialFile      = 'S'
+)
+
+// sendChanges sends what is gone, and then what is new or has changed.
 func (s *supervisor) sendChanges(to io.Writer, request *message) error {
 	if s.currentState() == stateRunning {
 		return errors.New("the agent is still running")
@@ -24,56 +31,63 @@ func (s *supervisor) sendChanges(to io.Writer, request *message) error {
 	if !filepath.IsAbs(request.Path) {
 		return fmt.Errorf("%q is not an absolute path", request.Path)
 	}
-	baseline := s.trees.baseline(request.Path)
-	buffered := bufio.NewWriterSize(to, maxDataBytes)
-	if err := s.trees.listDeletions(buffered, request.Path, baseline); err != nil {
-		return err
-	}
-	if err := buffered.WriteByte(0); err != nil {
-		return err
-	}
-	if err := s.trees.archive(buffered, request.Path, baseline, request.MaxFileBytes); err != nil {
-		return err
-	}
-	return buffered.Flush()
+	return s.trees.sendChanges(to, request.Path, request.MaxFileBytes)
 }
 
-// archiver writes the entries of one download.
-type archiver struct {
-	trees  *trees
-	tar    *tar.Writer
-	buffer []byte
-	// The rest of a larger file is left out; 0 for none.
-	maxFileBytes int64
-}
-
-func (t *trees) archive(to io.Writer, path string, baseline *node, maxFileBytes int64) error {
+func (t *trees) sendChanges(to io.Writer, path string, maxFileBytes int64) error {
 	root, err := openRoot(path, t.access)
 	if err != nil {
 		return err
 	}
 	defer root.close()
-	a := &archiver{trees: t, tar: tar.NewWriter(to), buffer: make([]byte, maxDataBytes), maxFileBytes: maxFileBytes}
-	if err := a.addDirectory(root, "", baseline); err != nil {
+	c := &changes{trees: t, to: bufio.NewWriterSize(to, maxDataBytes), buffer: make([]byte, maxDataBytes), maxFileBytes: maxFileBytes}
+	baseline := t.baseline(path)
+	if baseline != nil {
+		if err := c.compare(root, "", baseline); err != nil {
+			return err
+		}
+	}
+	if err := c.addDirectory(root, "", baseline); err != nil {
 		return err
 	}
-	return a.tar.Close()
+	return c.to.Flush()
 }
 
-func (a *archiver) addDirectory(d *directory, prefix string, baseline *node) error {
+// changes writes those of one directory.
+type changes struct {
+	trees  *trees
+	to     *bufio.Writer
+	buffer []byte
+	// The rest of a larger file is left out; 0 for none.
+	maxFileBytes int64
+}
+
+// write is followed by the content of a file.
+func (c *changes) write(kind byte, path, target string, mode uint32, size, seconds int64) error {
+	header := append(c.buffer[:0], kind)
+	header = binary.BigEndian.AppendUint32(header, mode&0o7777)
+	header = binary.BigEndian.AppendUint64(header, uint64(size))
+	header = binary.BigEndian.AppendUint64(header, uint64(seconds))
+	header = binary.BigEndian.AppendUint16(header, uint16(len(path)))
+	header = binary.BigEndian.AppendUint16(header, uint16(len(target)))
+	_, err := c.to.Write(append(append(header, path...), target...))
+	return err
+}
+
+func (c *changes) addDirectory(d *directory, prefix string, baseline *node) error {
 	names, err := d.names()
 	if err != nil {
 		return fmt.Errorf("%q: %w", prefix, err)
 	}
 	for _, name := range names {
-		if err := a.add(d, prefix, name, baseline.child(name)); err != nil {
+		if err := c.add(d, prefix, name, baseline.child(name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *archiver) add(d *directory, prefix, name string, before *node) error {
+func (c *changes) add(d *directory, prefix, name string, before *node) error {
 	path := prefix + name
 	if len(path) > maxPathBytes {
 		return fmt.Errorf("a path in the tree is longer than %d bytes: %.100q…", maxPathBytes, path)
@@ -84,29 +98,29 @@ func (a *archiver) add(d *directory, prefix, name string, before *node) error {
 	}
 	switch fileType(status.Mode) {
 	case syscall.S_IFDIR:
-		return a.addTree(d, path, name, status, before)
+		return c.addTree(d, path, name, status, before)
 	case syscall.S_IFREG, syscall.S_IFLNK:
-		if before != nil && before.mode == a.trees.access.mode(status) && before.digest == a.trees.digest(d, name, status) {
+		if before != nil && before.mode == c.trees.access.mode(status) && before.digest == c.trees.digest(d, name, status) {
 			return nil
 		}
 		if fileType(status.Mode) == syscall.S_IFLNK {
-			return a.addLink(d, path, name, status)
+			return c.addLink(d, path, name, status)
 		}
-		return a.addFile(d, path, name, status)
+		return c.addFile(d, path, name, status)
 	}
 	if before == nil || isDirectory(before.mode) {
 		return nil
 	}
 	// Skipping it would delete the file that was there. The worker refuses it.
-	return a.tar.WriteHeader(a.header(tar.TypeFifo, path, status))
+	return c.write(specialFile, path, "", 0, 0, 0)
 }
 
-func (a *archiver) addTree(d *directory, path, name string, status *syscall.Stat_t, before *node) error {
+func (c *changes) addTree(d *directory, path, name string, status *syscall.Stat_t, before *node) error {
 	if before != nil && !isDirectory(before.mode) {
 		before = nil
 	}
-	if mode := a.trees.access.mode(status); before == nil || before.mode != mode {
-		if err := a.tar.WriteHeader(a.header(tar.TypeDir, path+"/", status)); err != nil {
+	if mode := c.trees.access.mode(status); before == nil || before.mode != mode {
+		if err := c.write(changedDirectory, path, "", mode, 0, 0); err != nil {
 			return err
 		}
 	}
@@ -115,39 +129,36 @@ func (a *archiver) addTree(d *directory, path, name string, status *syscall.Stat
 		return fmt.Errorf("%q: %w", path, err)
 	}
 	defer inner.close()
-	return a.addDirectory(inner, path+"/", before)
+	return c.addDirectory(inner, path+"/", before)
 }
 
-func (a *archiver) addLink(d *directory, path, name string, status *syscall.Stat_t) error {
+func (c *changes) addLink(d *directory, path, name string, status *syscall.Stat_t) error {
 	target, err := d.readLink(name)
 	if err != nil {
 		return fmt.Errorf("%q: %w", path, err)
 	}
-	header := a.header(tar.TypeSymlink, path, status)
-	header.Linkname = target
-	return a.tar.WriteHeader(header)
+	return c.write(changedLink, path, target, 0, 0, status.Mtim.Sec)
 }
 
-func (a *archiver) addFile(d *directory, path, name string, status *syscall.Stat_t) error {
-	header := a.header(tar.TypeReg, path, status)
+func (c *changes) addFile(d *directory, path, name string, status *syscall.Stat_t) error {
 	file, err := d.openFile(name, status)
 	if err != nil {
 		return fmt.Errorf("%q: %w", path, err)
 	}
 	defer file.Close()
-	header.Size = status.Size
-	if a.maxFileBytes > 0 && header.Size > a.maxFileBytes {
-		header.Size = a.maxFileBytes
+	size := status.Size
+	if c.maxFileBytes > 0 && size > c.maxFileBytes {
+		size = c.maxFileBytes
 	}
-	if err := a.tar.WriteHeader(header); err != nil {
+	if err := c.write(changedFile, path, "", c.trees.access.mode(status), size, status.Mtim.Sec); err != nil {
 		return err
 	}
-	return a.copyContent(file, header.Size)
+	return c.copyContent(file, size)
 }
 
-func (a *archiver) copyContent(file *os.File, size int64) error {
+func (c *changes) copyContent(file *os.File, size int64) error {
 	for size > 0 {
-		part := a.buffer
+		part := c.buffer
 		if int64(len(part)) > size {
 			part = part[:size]
 		}
@@ -155,20 +166,10 @@ func (a *archiver) copyContent(file *os.File, size int64) error {
 		if err != nil {
 			return err
 		}
-		if _, err := a.tar.Write(part[:n]); err != nil {
+		if _, err := c.to.Write(part[:n]); err != nil {
 			return err
 		}
 		size -= int64(n)
 	}
 	return nil
-}
-
-func (a *archiver) header(kind byte, path string, status *syscall.Stat_t) *tar.Header {
-	return &tar.Header{
-		Format:   tar.FormatGNU,
-		Typeflag: kind,
-		Name:     path,
-		Mode:     int64(a.trees.access.mode(status) & 0o7777),
-		ModTime:  time.Unix(status.Mtim.Sec, 0),
-	}
 }

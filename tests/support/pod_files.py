@@ -1,17 +1,16 @@
-"""What a pod sends: archives of any kind, and streams that need no connection."""
+"""What a pod sends: changes of any kind, and streams that need no connection."""
 
-import io
-import tarfile
+import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentjobs_kubernetes.change_stream import DIRECTORY, FILE, HEADER, LINK, REMOVED
 from agentjobs_kubernetes.download import Received, TransferLimits, download_changes
 from agentjobs_kubernetes.upload import upload_tree
 from agentjobs_runtime.sandboxes.limits import Limits
 
 LIMITS = Limits(workspace_bytes=64 * 1024**2, file_bytes=16 * 1024**2)
-END = bytes(1024)
-LONG_LINK = b"././@LongLink"
 
 
 class MemoryStream:
@@ -29,44 +28,35 @@ class MemoryStream:
         self.content += data
 
 
-def member(
-    name: bytes,
+def change(
+    path: bytes,
     content: bytes = b"",
     *,
-    kind: bytes = b"0",
+    kind: bytes = FILE,
     mode: int = 0o644,
     target: bytes = b"",
-    size: bytes | None = None,
-    magic: bytes = b"ustar  \0",
+    size: int | None = None,
+    date: int = 1_700_000_000,
 ) -> bytes:
-    """One entry, with a valid checksum, whatever it says otherwise."""
-    fields = [
-        name[:100].ljust(100, b"\0"),
-        b"%07o\0" % mode,
-        b"%07o\0" % 0 + b"%07o\0" % 0,
-        (b"%011o\0" % len(content)) if size is None else size,
-        b"%011o\0" % 1_700_000_000,
-        b" " * 8,
-        kind,
-        target[:100].ljust(100, b"\0"),
-        magic,
-    ]
-    header = b"".join(fields).ljust(512, b"\0")
-    header = header[:148] + b"%06o\0 " % sum(header) + header[156:]
-    return header + content + bytes(-len(content) % 512)
+    """One change, whatever it says."""
+    size = len(content) if size is None else size
+    header = HEADER.pack(kind, mode, size, date, len(path), len(target))
+    return header + path + target + content
 
 
-def long_name(name: bytes, *, kind: bytes = b"L") -> bytes:
-    return member(LONG_LINK, name + b"\0", kind=kind)
-
-
-def gnu_archive(source: Path) -> bytes:
-    """By Python's tarfile: an implementation that is not ours."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        for path in sorted(source.rglob("*")):
-            archive.add(path, path.relative_to(source), recursive=False)
-    return buffer.getvalue()
+def changes_of(source: Path) -> bytes:
+    """Everything in a directory."""
+    changes = b""
+    for path in sorted(source.rglob("*")):
+        status, name = path.lstat(), os.fsencode(path.relative_to(source))
+        mode, date = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+        if path.is_symlink():
+            changes += change(name, kind=LINK, target=os.fsencode(path.readlink()), date=date)
+        elif path.is_dir():
+            changes += change(name, kind=DIRECTORY, mode=mode)
+        else:
+            changes += change(name, path.read_bytes(), mode=mode, date=date)
+    return changes
 
 
 async def upload(source: Path) -> bytes:
@@ -77,15 +67,11 @@ async def upload(source: Path) -> bytes:
 
 async def download(
     target: Path,
-    archive: bytes = END,
+    changes: bytes = b"",
     deleted: Sequence[bytes] = (),
     *,
     lower: Path | None = None,
     limits: Limits = LIMITS,
 ) -> Received:
-    changes = MemoryStream(changes_of(archive, deleted))
-    return await download_changes(changes, target, TransferLimits.of(limits), lower=lower)
-
-
-def changes_of(archive: bytes, deleted: Sequence[bytes] = ()) -> bytes:
-    return b"".join(path + b"\0" for path in deleted) + b"\0" + archive
+    stream = MemoryStream(b"".join(change(path, kind=REMOVED) for path in deleted) + changes)
+    return await download_changes(stream, target, TransferLimits.of(limits), lower=lower)

@@ -4,17 +4,27 @@ import base64
 import contextlib
 import io
 import json
+import os
 import ssl
 import struct
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 MESSAGE, DATA, OUTPUT = range(3)
 MAX_DATA_BYTES = 65_536
 HEADER = struct.Struct(">BI")
+CHANGE = struct.Struct(">cIQqHH")
 
 C = TypeVar("C", bound="FrameConnection")
+
+
+class Change(NamedTuple):
+    kind: str
+    mode: int
+    mtime: int
+    target: str
+    content: bytes
 
 
 class FrameConnection:
@@ -159,12 +169,12 @@ class SupervisorClient(FrameConnection):
         with closing(self.open("download", path=path, **fields)) as stream:
             return stream.read_all()
 
-    def download(self, path: str = "/workspace", **fields: Any) -> bytes:
-        """The archive."""
-        return _split_changes(self.changes(path, **fields))[1]
+    def download(self, path: str = "/workspace", **fields: Any) -> dict[str, Change]:
+        return changes_in(self.changes(path, **fields))
 
     def deletions(self, path: str = "/workspace") -> list[bytes]:
-        return _split_changes(self.changes(path))[0]
+        changes = changes_in(self.changes(path), removed=True)
+        return [os.fsencode(name) for name in changes]
 
     def read_frame(self) -> None:
         kind, payload = self.receive_frame()
@@ -181,13 +191,16 @@ class SupervisorClient(FrameConnection):
         self.send(type="ack", offset=offset)
 
 
-def _split_changes(changes: bytes) -> tuple[list[bytes], bytes]:
-    paths: list[bytes] = []
-    while True:
-        path, _, changes = changes.partition(b"\0")
-        if not path:
-            return paths, changes
-        paths.append(path)
+def changes_in(data: bytes, *, removed: bool = False) -> dict[str, Change]:
+    """By path: either the paths that are gone, or all others."""
+    stream, changes = io.BytesIO(data), {}
+    while header := stream.read(CHANGE.size):
+        kind, mode, size, mtime, path_bytes, target_bytes = CHANGE.unpack(header)
+        path, target = (os.fsdecode(stream.read(n)) for n in (path_bytes, target_bytes))
+        change = Change(kind.decode(), mode, mtime, target, stream.read(size))
+        if (kind == b"R") == removed:
+            changes[path] = change
+    return changes
 
 
 def archive_of(
@@ -206,16 +219,9 @@ def archive_of(
     return buffer.getvalue()
 
 
-def members_of(archive: bytes) -> dict[str, tarfile.TarInfo]:
-    with tarfile.open(fileobj=io.BytesIO(archive), errors="surrogateescape") as opened:
-        return {member.name: member for member in opened.getmembers()}
-
-
-def contents_of(archive: bytes) -> dict[str, bytes]:
+def contents_of(changes: Mapping[str, Change]) -> dict[str, bytes]:
     """Of the regular files."""
-    with tarfile.open(fileobj=io.BytesIO(archive), errors="surrogateescape") as opened:
-        files = (member for member in opened.getmembers() if member.isreg())
-        return {member.name: opened.extractfile(member).read() for member in files}  # type: ignore[union-attr]
+    return {name: change.content for name, change in changes.items() if change.kind == "F"}
 
 
 def encoded(filter_program: bytes) -> str:

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from agentjobs_kubernetes.archive import CPU_SECONDS, ArchiveRequest
+from agentjobs_kubernetes.apply_changes import CPU_SECONDS, ChangesRequest
 from agentjobs_kubernetes.piped_process import PipedProcess, own_program, read_start
 from agentjobs_runtime.sandboxes.limits import FILE_BYTES, Limits
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
 from agentjobs_worker.sandbox.protocol import SandboxError, UnusableResult
 
-_PROGRAM = "agentjobs_kubernetes.archive"
+_PROGRAM = "agentjobs_kubernetes.apply_changes"
 
 
 class ReadableStream(Protocol):
@@ -51,7 +51,7 @@ class Received:
 
 
 class _Response(msgspec.Struct, frozen=True):
-    """The response of `archive`."""
+    """The response of `apply_changes`."""
 
     entries: int = 0
     used_bytes: int = 0
@@ -90,7 +90,7 @@ def deleted_record(upper: Path) -> Path:
 
 
 def _request(target: Path, lower: Path | None, limits: TransferLimits) -> str:
-    request = ArchiveRequest(
+    request = ChangesRequest(
         target=str(target),
         lower="" if lower is None else str(lower),
         deleted="" if lower is None else str(deleted_record(target)),

@@ -1,4 +1,4 @@
-"""Changes a directory as a hostile archive says. Runs in the process of `archive`.
+"""Changes a directory as a hostile pod says. Runs in the process of `apply_changes`.
 
 Opens every parent relative to a descriptor and follows no link, so that nothing outside changes.
 """
@@ -11,11 +11,11 @@ import os
 import stat
 from collections.abc import Iterable, Sequence
 
-from agentjobs_kubernetes.tar_stream import (
+from agentjobs_kubernetes.change_stream import (
     DIRECTORY,
     LINK,
-    ArchiveRefused,
-    Entry,
+    Change,
+    ChangesRefused,
     printable_path,
 )
 
@@ -43,23 +43,21 @@ class HostileTree:
         self._leave(0)
         os.close(self._root)
 
-    def write(self, entry: Entry, content: Iterable[bytes]) -> None:
+    def write(self, change: Change, content: Iterable[bytes]) -> None:
         """Replaces whatever has this path, except that a directory keeps what it contains."""
-        if not entry.parts:
-            return
-        parent = self._parent(entry.parts, is_created=True)
+        parent = self._parent(change.parts, is_created=True)
         assert parent is not None
-        name = entry.parts[-1]
-        if entry.kind == DIRECTORY:
-            _make_directory(parent, name, entry.mode)
+        name = change.parts[-1]
+        if change.kind == DIRECTORY:
+            _make_directory(parent, name, change.mode)
             return
-        if entry.kind == LINK:
+        if change.kind == LINK:
             _remove(parent, name)
-            os.symlink(entry.target, name, dir_fd=parent)
-            date = entry.modified_at
+            os.symlink(change.target, name, dir_fd=parent)
+            date = change.modified_at
             os.utime(name, (date, date), dir_fd=parent, follow_symlinks=False)
         else:
-            _write_file(parent, entry, content)
+            _write_file(parent, change, content)
 
     def remove(self, parts: Sequence[bytes]) -> None:
         parent = self._parent(parts, is_created=False)
@@ -102,7 +100,7 @@ class HostileTree:
             if error.errno not in (errno.ENOTDIR, errno.ELOOP):
                 raise
             through = printable_path(b"/".join(path))
-            raise ArchiveRefused(f"a path leads through a link or a file: {through}") from None
+            raise ChangesRefused(f"a path leads through a link or a file: {through}") from None
         self._names.append(name)
         self._descriptors.append(descriptor)
         return True
@@ -134,16 +132,16 @@ def _make_directory(parent: int, name: bytes, mode: int, *, is_kept_open: bool =
     return descriptor
 
 
-def _write_file(parent: int, entry: Entry, content: Iterable[bytes]) -> None:
-    descriptor = _open_file(parent, entry.parts[-1])
+def _write_file(parent: int, change: Change, content: Iterable[bytes]) -> None:
+    descriptor = _open_file(parent, change.parts[-1])
     try:
         for chunk in content:
             view = memoryview(chunk)
             while view:
                 view = view[os.write(descriptor, view) :]
-        os.ftruncate(descriptor, entry.size)
-        os.fchmod(descriptor, entry.mode | _MIN_FILE_MODE)
-        os.utime(descriptor, (entry.modified_at, entry.modified_at))
+        os.ftruncate(descriptor, change.size)
+        os.fchmod(descriptor, change.mode | _MIN_FILE_MODE)
+        os.utime(descriptor, (change.modified_at, change.modified_at))
     finally:
         os.close(descriptor)
 

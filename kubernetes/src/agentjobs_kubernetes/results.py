@@ -13,8 +13,6 @@ from agentjobs_worker.sandbox.protocol import SandboxTask, UnusableResult
 
 # For each directory.
 TIMEOUT_SECONDS = 1_800
-# No deleted path, and the end of an archive.
-_NO_CHANGES = bytes(1 + 512)
 _MAX_CHARACTERS = 300
 
 
@@ -70,7 +68,7 @@ async def _receive(
         async with asyncio.timeout(TIMEOUT_SECONDS):
             start = await stream.read()
             # Most commands change one directory: it takes a process to look at each.
-            if start.startswith(_NO_CHANGES):
+            if not start:
                 return Received()
             return await download_changes(
                 _StartedStream(stream, start), download.target, limits, lower=download.lower

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.supervisor import command, shell
-from tests.support.supervisor_client import archive_of, contents_of, members_of
+from tests.support.supervisor_client import archive_of, contents_of
 
 
 def test_files_go_in_and_the_changed_ones_come_out(client):
@@ -13,9 +13,9 @@ def test_files_go_in_and_the_changed_ones_come_out(client):
         shell("echo new > src/old.py; rm gone.txt; mkdir made; echo more > made/file")
     )
     assert ended["exit_code"] == 0
-    archive = client.download()
-    assert contents_of(archive) == {"src/old.py": b"new\n", "made/file": b"more\n"}
-    assert list(members_of(archive)) == ["made", "made/file", "src/old.py"]
+    changes = client.download()
+    assert contents_of(changes) == {"src/old.py": b"new\n", "made/file": b"more\n"}
+    assert list(changes) == ["made", "made/file", "src/old.py"]
     assert client.deletions() == [b"gone.txt"]
 
 
