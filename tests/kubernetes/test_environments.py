@@ -75,7 +75,7 @@ def test_an_image_that_is_gone_from_its_registry_fails_the_job(
     environments.connect("acme/gone", {".agentjobs.toml": text})
     _remove_blobs(registry.storage)
     message = environments.environment_error("acme/gone", "builder")
-    assert "cannot be fetched" in message, message
+    assert "does not have it" in message, message
 
 
 def _remove_blobs(storage: Path) -> None:
