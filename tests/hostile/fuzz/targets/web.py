@@ -27,7 +27,7 @@ from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.forms import Form, read_form
 from agentjobs.web.dashboard.jobs.creation import _build_request
 from agentjobs.web.dashboard.origins import safe_next
-from agentjobs.web.dashboard.pulls.listing import _decode_cursor, _encode_cursor
+from agentjobs.web.dashboard.pulls.listing import _Query
 from agentjobs.web.openid.exchange import ProviderResponse
 from agentjobs.web.openid.id_token import Expected, UnknownKey, verify_claims
 from agentjobs.web.openid.identity import build_identity
@@ -119,7 +119,7 @@ def _read_page_values(any_text: str) -> object:
             read_claim(_KEYED, body)
     with suppress(Problem):
         between_days(text, text, UTC)
-    return faults, _decode_cursor(text), safe_next(text)
+    return faults, _Query.read(lambda _: text).position, safe_next(text)
 
 
 # Identity providers
@@ -173,7 +173,7 @@ def _verify_token(content: bytes) -> None:
     _verify(content, (key,))
 
 
-_PULL_CURSOR = _encode_cursor((1_700_000_000_000, "acme/shop", 7))
+_PULL_CURSOR = "1700000000000:7:acme/shop"
 
 TARGETS = (
     Target(

@@ -1,19 +1,18 @@
 """The pull requests of the organization or of one repository."""
 
-import base64
-import binascii
+from typing import Annotated, Literal, get_args
 
-import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from agentjobs.jobs.views.pull_lines import (
     PullFilter,
-    PullPage,
     list_pull_lines,
     recent_authors,
 )
 from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.pulls.pulls import PullCursor
+from agentjobs.web.dashboard.list_query import ListQuery
 from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repo_addresses import REPO
@@ -22,34 +21,71 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem
 
 _PER_PAGE = 50
-_STATES = ("open", "merged", "closed")
-_FIELDS = ("q", "repo", "author", "agent", "state")
-_MAX_CHARACTERS = 320
+State = Literal["open", "merged", "closed"]
+_STATES: tuple[State, ...] = get_args(State)
+
+
+class _Query(ListQuery, frozen=True, kw_only=True):
+    q: str = ""
+    repo: str = ""
+    author: str = ""
+    agent: str = ""
+    state: State | None = None
+    # Creation time, number and repository.
+    before: Annotated[str, Meta(pattern=r"^[0-9]{1,15}:[0-9]{1,15}:[^\s]{1,500}$")] = ""
+
+    @property
+    def is_narrowed(self) -> bool:
+        """The state is a tab."""
+        return bool(self.q or self.repo or self.author or self.agent)
+
+    @property
+    def position(self) -> PullCursor | None:
+        if not self.before:
+            return None
+        created_at, number, repo = self.before.split(":", 2)
+        return int(created_at), repo, int(number)
 
 
 async def show(request: PageRequest) -> Response:
-    repo, filters = _repo(request), _read_filters(request)
-    repo_choice = await load_repo_choice(request, repo or filters["repo"])
+    repo, query = _repo(request), _Query.read(request.query_param)
+    page_url = request.settings.public_path
+    page_url += "/pulls" if repo is None else f"/{request.organization}/{repo}/pulls"
+    repo_choice = await load_repo_choice(request, repo or query.repo)
     if repo is not None and repo_choice.repo is None:
         raise Problem(
             "repo_not_found", "No repository with this name is connected to your organization."
         )
-    before = _decode_cursor(request.query_param("before"))
-    page = await _load(request, repo, filters, before)
-    older = page.next_before and {**filters, "before": _encode_cursor(page.next_before)}
+    page = await list_pull_lines(
+        request.db,
+        request.organization_id,
+        request.organization,
+        PullFilter(
+            repo=repo or query.repo or None,
+            state=query.state,
+            text=query.q,
+            author=query.author or None,
+            agent=query.agent or None,
+        ),
+        limit=_PER_PAGE,
+        before=query.position,
+    )
+    older = ""
+    if page.next_before:
+        created_at, name, number = page.next_before
+        older = query.address(page_url, before=f"{created_at}:{number}:{name}")
     authors = await recent_authors(request.db, request.organization_id)
     agents = sorted(agent.id for agent in request.context.catalog.all())
     return await request.render(
         "pulls/list.html",
         repo=repo,
         page=page,
-        filters=filters,
-        page_url=_address(request, {}),
-        is_filtered=any(filters[name] for name in _FIELDS if name != "state"),
-        older=_address(request, older) if older else "",
-        newest=_address(request, filters) if before else "",
-        states=[(state, _address(request, {**filters, "state": state})) for state in _STATES],
-        all_states=_address(request, {**filters, "state": ""}),
+        query=query,
+        page_url=page_url,
+        older=older,
+        newest=query.address(page_url, before="") if query.before else "",
+        states=[(state, query.address(page_url, state=state, before="")) for state in _STATES],
+        all_states=query.address(page_url, state=None, before=""),
         repo_choice=repo_choice,
         author_options=[
             ("", "anyone"),
@@ -62,60 +98,9 @@ async def show(request: PageRequest) -> Response:
     )
 
 
-async def _load(
-    request: PageRequest, repo: str | None, filters: dict[str, str], before: PullCursor | None
-) -> PullPage:
-    return await list_pull_lines(
-        request.db,
-        request.organization_id,
-        request.organization,
-        PullFilter(
-            repo=repo or filters["repo"] or None,
-            state=filters["state"] or None,
-            text=filters["q"],
-            author=filters["author"] or None,
-            agent=filters["agent"] or None,
-        ),
-        limit=_PER_PAGE,
-        before=before,
-    )
-
-
 def _repo(request: PageRequest) -> str | None:
     """The repository whose pull requests are shown; None for all."""
     return request.http.path_params.get("full_name")
-
-
-def _read_filters(request: PageRequest) -> dict[str, str]:
-    filters = {name: request.query_param(name)[:_MAX_CHARACTERS] for name in _FIELDS}
-    if filters["state"] not in _STATES:
-        filters["state"] = ""
-    if _repo(request) is not None:
-        filters["repo"] = ""
-    return filters
-
-
-def _address(request: PageRequest, query: dict[str, str]) -> str:
-    repo = _repo(request)
-    path = "/pulls" if repo is None else f"/{request.organization}/{repo}/pulls"
-    return request.address(path, query)
-
-
-def _encode_cursor(cursor: PullCursor) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).decode().rstrip("=")
-
-
-def _decode_cursor(text: str) -> PullCursor | None:
-    """None, the start of the list, for an invalid cursor."""
-    if not text or len(text) > 500:
-        return None
-    try:
-        cursor = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        created_at, repo, number = msgspec.json.decode(cursor, type=PullCursor)
-    except (ValueError, binascii.Error, msgspec.DecodeError):
-        return None
-    is_valid = 0 <= created_at < 2**53 and 0 <= number < 2**53 and "\0" not in repo
-    return (created_at, repo, number) if is_valid else None
 
 
 _STREAM = live(show, "pulls/rows")

@@ -2,11 +2,14 @@
 
 import re
 import shlex
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 from starlette.responses import Response
 
 from agentjobs.organizations.organizations import find_organization
+from agentjobs.web.dashboard.list_query import ListQuery
 from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -19,6 +22,7 @@ from agentjobs.webhooks.log import (
     get_delivery,
     list_deliveries,
 )
+from agentjobs.webhooks.model import DeliveryStatus
 from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.problems import Problem
@@ -32,17 +36,34 @@ _SPANS = {"1": "the last 24 hours", "7": "the last 7 days", "30": "the last 30 d
 _NOT_FOUND = "There is no such delivery in the log. It may have expired."
 # Whatever sends a request sets them itself.
 _HEADERS_OF_CLIENTS = {"host", "content-length", "connection", "accept", "accept-encoding"}
-_DELIVERY_ID = re.compile("dlv_[0-9a-z]{26}")
+_ID_PATTERN = "^dlv_[0-9a-z]{26}$"
+
+
+class _Query(ListQuery, frozen=True, kw_only=True):
+    status: DeliveryStatus | None = None
+    endpoint: str = ""
+    job: str = ""
+    days: Literal["", "1", "7", "30"] = ""
+    before: Annotated[str, Meta(pattern=_ID_PATTERN)] = ""
+
+    @property
+    def filter(self) -> DeliveryFilter:
+        return DeliveryFilter(
+            status=self.status,
+            job_id=self.job or None,
+            endpoint_id=self.endpoint or None,
+            since_ms=now_ms() - int(self.days) * DAY_MS if self.days else None,
+        )
 
 
 async def show_list(request: PageRequest) -> Response:
-    before, filters = request.query_param("before"), _filters(request)
+    query, page_url = _Query.read(request.query_param), request.settings.public_path + PATH
     page = await list_deliveries(
         request.db,
         request.organization_id,
-        _filter(request),
+        query.filter,
         limit=_PER_PAGE,
-        before=before if _DELIVERY_ID.fullmatch(before) else None,
+        before=query.before or None,
     )
     endpoints = await list_endpoints(request.db, request.organization)
     last = page.deliveries[-1].id if page.has_more else ""
@@ -52,15 +73,14 @@ async def show_list(request: PageRequest) -> Response:
         deliveries=page.deliveries,
         form="selected",
         # All rows of one endpoint have the same URL.
-        shows_url=not filters["endpoint"],
-        is_filtered=any(filters.values()),
+        shows_url=not query.endpoint,
         status_options=[("", "any"), *((status, status) for status in STATUSES)],
         endpoint_options=[("", "any"), *((endpoint.id, endpoint.url) for endpoint in endpoints)],
         day_options=[("", "any"), *_SPANS.items()],
         spans=_SPANS,
-        filters=filters,
-        older=request.address(PATH, {**filters, "before": last}) if last else "",
-        newest=request.address(PATH, filters) if before else "",
+        query=query,
+        older=query.address(page_url, before=last) if last else "",
+        newest=query.address(page_url, before="") if query.before else "",
     )
 
 
@@ -132,24 +152,9 @@ async def _load(request: PageRequest) -> DeliveryDetail:
         raise _for_page(error) from None
 
 
-def _filters(request: PageRequest) -> dict[str, str]:
-    return {name: request.query_param(name) for name in ("status", "endpoint", "job", "days")}
-
-
-def _filter(request: PageRequest) -> DeliveryFilter:
-    status = next((known for known in STATUSES if known == request.query_param("status")), None)
-    days = request.query_param("days")
-    return DeliveryFilter(
-        status=status,
-        job_id=request.query_param("job") or None,
-        endpoint_id=request.query_param("endpoint") or None,
-        since_ms=now_ms() - int(days) * DAY_MS if days in _SPANS else None,
-    )
-
-
 def _delivery_id(request: PageRequest) -> str:
     delivery_id = request.path_param("id")
-    if not _DELIVERY_ID.fullmatch(delivery_id):
+    if not re.match(_ID_PATTERN, delivery_id):
         raise Problem("delivery_not_found", _NOT_FOUND)
     return delivery_id
 
