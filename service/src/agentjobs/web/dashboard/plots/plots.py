@@ -1,22 +1,22 @@
 """Draws bar, stacked bar and line plots as SVG, without scripts or inline styles.
 
-Colours are classes of plots.css. Negative values are drawn as zero.
+Colours are classes of plots.css.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from html import escape
+from itertools import zip_longest
 
 import msgspec
 from markupsafe import Markup
 
 from agentjobs.web.dashboard.plots.canvas import NARROW, WIDE, Canvas, Size, number
 from agentjobs.web.dashboard.plots.scale import Unit, format_value, ticks
-from agentjobs.web.dashboard.text.visible_text import visible
 
 
 class PlotSeries(msgspec.Struct, frozen=True):
-    """`css_class` is one of plots.css: s-1 to s-6, s-good, s-bad, s-warn, s-quiet."""
+    """`css_class` is one of plots.css: s-1 to s-6, s-good, s-bad, s-warn, s-quiet. There is a value
+    for each label, or none at all."""
 
     name: str
     css_class: str
@@ -63,7 +63,9 @@ def lines(plot: Plot) -> Drawing:
 
 
 def _drawing(plot: Plot, highest: float, draw: _Marks) -> Drawing:
-    plot = _normalize(plot)
+    empty = (None,) * len(plot.labels)
+    series = (msgspec.structs.replace(line, values=line.values or empty) for line in plot.series)
+    plot = msgspec.structs.replace(plot, series=tuple(series))
     known = [value for series in plot.series for value in series.values if value is not None]
     svg = "".join(_svg(plot, highest, draw, size) for size in (WIDE, NARROW)) if known else ""
     return Drawing(
@@ -84,36 +86,14 @@ def _svg(plot: Plot, highest: float, draw: _Marks, size: Size) -> str:
     return canvas.svg(f"{plot.title}: {_summary(plot)}")
 
 
-def _normalize(plot: Plot) -> Plot:
-    """Pads or cuts each series to the labels and replaces values that cannot be drawn."""
-    width = len(plot.labels)
-    series = tuple(
-        PlotSeries(
-            visible(line.name),
-            line.css_class,
-            tuple(
-                map(_normalize_value, (*line.values[:width], *[None] * (width - len(line.values))))
-            ),
-        )
-        for line in plot.series
-    )
-    labels = tuple(map(visible, plot.labels))
-    return Plot(visible(plot.title), labels, series, plot.unit, plot.empty)
-
-
-def _normalize_value(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else max(0.0, float(value))
-
-
 def _highest(plot: Plot) -> float:
-    values = (value for series in _normalize(plot).series for value in series.values)
+    values = (value for series in plot.series for value in series.values)
     return max((value for value in values if value is not None), default=0.0)
 
 
 def _sums(plot: Plot) -> list[float]:
-    columns = zip(*(series.values for series in _normalize(plot).series), strict=True)
-    # The sum of two finite values may be infinite.
-    return [min(sum(value or 0.0 for value in column), 1e300) for column in columns]
+    columns = zip_longest(*(series.values for series in plot.series))
+    return [sum(value or 0.0 for value in column) for column in columns]
 
 
 def _summary(plot: Plot) -> str:
