@@ -38,7 +38,7 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     def _changed(self) -> dict[str, Any]:
         """The parameters that differ from their defaults."""
         return {
-            field.name: value
-            for field in msgspec.structs.fields(self)
-            if (value := getattr(self, field.name)) != field.default
+            name: value
+            for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
+            if (value := getattr(self, name)) != default
         }
