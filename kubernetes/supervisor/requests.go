@@ -53,17 +53,6 @@ func (s *session) reply(m *message, err error, result fields) {
 	_ = s.sendMessage(fields{"type": "done", "id": m.ID, "result": result})
 }
 
-func (s *session) answerPings() {
-	for {
-		select {
-		case <-s.pings:
-			_ = s.sendMessage(fields{"type": "pong"})
-		case <-s.closed:
-			return
-		}
-	}
-}
-
 // sendOutputFrom sends what the agent writes, and how it ended.
 func (s *session) sendOutputFrom(offset uint64) {
 	for {

@@ -6,7 +6,6 @@ const (
 	maxStreams = 2048
 	// Messages that wait to be handled. A worker waits for replies, so there are few.
 	queuedMessages = 64
-	queuedPongs    = 16
 )
 
 // session is the first connection of the worker, with those that it opened beside it.
@@ -15,7 +14,6 @@ type session struct {
 	number     uint64
 	supervisor *supervisor
 	messages   chan *message
-	pings      chan struct{}
 	closed     chan struct{}
 
 	mutex    sync.Mutex
@@ -31,7 +29,6 @@ func newSession(c *stream, s *supervisor) *session {
 		stream:     c,
 		supervisor: s,
 		messages:   make(chan *message, queuedMessages),
-		pings:      make(chan struct{}, queuedPongs),
 		closed:     make(chan struct{}),
 		streams:    make(map[*stream]bool),
 		requested:  make(map[uint64]chan *stream),
@@ -125,10 +122,8 @@ func (s *session) dispatch(m *message) error {
 	case "ack":
 		return s.supervisor.output.acknowledge(m.Offset)
 	case "ping":
-		select {
-		case s.pings <- struct{}{}:
-		default:
-		}
+		// Requests may take long, and nothing else is read while this waits.
+		s.goSafely(func() { _ = s.sendMessage(fields{"type": "pong"}) })
 	default:
 		select {
 		case s.messages <- m:

@@ -23,64 +23,39 @@ func (s *supervisor) spawn() (int, *os.File, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	files, err := openPipes()
+	ends, err := openPipes()
 	if err != nil {
 		return 0, nil, err
 	}
-	pid, err := s.reaper.start(func() (int, error) { return forkExec(files) })
-	files.closeChildEnds()
+	output, childOutput, childRequest, requests, failure, childFailure := ends[0], ends[1], ends[2], ends[3], ends[4], ends[5]
+	pid, err := s.reaper.start(func() (int, error) { return forkExec(childOutput, childRequest, childFailure) })
+	closeAll(childOutput, childRequest, childFailure)
 	if err != nil {
-		files.closeOwnEnds()
+		closeAll(output, requests, failure)
 		return 0, nil, err
 	}
 	// If the process dies early, its failure says so.
-	_, _ = files.request.Write(request)
-	files.request.Close()
-	text, _ := io.ReadAll(io.LimitReader(files.failure, maxHelloBytes))
-	files.failure.Close()
+	_, _ = requests.Write(request)
+	requests.Close()
+	text, _ := io.ReadAll(io.LimitReader(failure, maxHelloBytes))
+	failure.Close()
 	if len(text) > 0 {
 		s.reaper.wait(pid)
-		files.output.Close()
+		output.Close()
 		return 0, nil, errors.New(string(text))
 	}
-	return pid, files.output, nil
+	return pid, output, nil
 }
 
-type pipes struct {
-	null, output, request, failure             *os.File
-	childOutput, childRequest, childFailureEnd *os.File
-}
-
-func openPipes() (*pipes, error) {
-	p := &pipes{}
-	if err := p.open(); err != nil {
-		p.closeChildEnds()
-		p.closeOwnEnds()
-		return nil, err
+// openPipes returns the reading and the writing end of the output, the request and the failure.
+func openPipes() (ends [6]*os.File, err error) {
+	for i := 0; i < len(ends); i += 2 {
+		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
+			closeAll(ends[:]...)
+			return ends, err
+		}
 	}
-	return p, nil
-}
-
-func (p *pipes) open() (err error) {
-	if p.null, err = os.Open(os.DevNull); err != nil {
-		return err
-	}
-	if p.output, p.childOutput, err = os.Pipe(); err != nil {
-		return err
-	}
-	if p.childRequest, p.request, err = os.Pipe(); err != nil {
-		return err
-	}
-	p.failure, p.childFailureEnd, err = os.Pipe()
-	return err
-}
-
-func (p *pipes) closeChildEnds() {
-	closeAll(p.null, p.childOutput, p.childRequest, p.childFailureEnd)
-}
-
-func (p *pipes) closeOwnEnds() {
-	closeAll(p.output, p.request, p.failure)
+	return ends, nil
 }
 
 // closeAll skips files that were never opened.
@@ -90,17 +65,20 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-func forkExec(p *pipes) (int, error) {
+func forkExec(output, request, failure *os.File) (int, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
 	return syscall.ForkExec(
 		"/proc/self/exe",
 		[]string{"agentjobs-supervisor", execCommand},
 		&syscall.ProcAttr{
-			Dir: "/",
-			Env: []string{},
-			Files: []uintptr{
-				p.null.Fd(), p.childOutput.Fd(), p.childOutput.Fd(), p.childRequest.Fd(), p.childFailureEnd.Fd(),
-			},
-			Sys: &syscall.SysProcAttr{Setsid: true},
+			Dir:   "/",
+			Env:   []string{},
+			Files: []uintptr{null.Fd(), output.Fd(), output.Fd(), request.Fd(), failure.Fd()},
+			Sys:   &syscall.SysProcAttr{Setsid: true},
 		},
 	)
 }

@@ -157,7 +157,6 @@ func (s *supervisor) serveSession(n *session, hello *message) {
 		return
 	}
 	n.goSafely(func() { n.sendOutputFrom(hello.Offset) })
-	n.goSafely(n.answerPings)
 	n.goSafely(n.handleMessages)
 	_ = n.serve()
 }
