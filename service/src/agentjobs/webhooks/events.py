@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows
-from agentjobs.store.database import Row, Transaction
+from agentjobs.store.batch_statement import Table, insert_rows
+from agentjobs.store.database import Transaction
 from agentjobs_runtime.clock import iso_utc
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.json_fields import Timestamp, Url, doc, known_values
@@ -107,15 +107,7 @@ _DELIVERIES = Table(
 _ACTIVE = "removed_at IS NULL AND disabled_at IS NULL"
 _ENDPOINTS = (
     "SELECT organization_id, id, events FROM webhook_endpoints"
-    f" WHERE organization_id IN ({{organizations}}) AND {_ACTIVE}"
-)
-_ENDPOINTS_OF = _ENDPOINTS.format(organizations="SELECT value FROM each(:organizations)")
-# On PostgreSQL one statement stores the events and reads the endpoints.
-_INSERT_AND_READ = BatchStatement(
-    _EVENTS.types,
-    one="",
-    many=f"WITH stored AS ({_EVENTS.insert_many()}) "
-    + _ENDPOINTS.format(organizations="SELECT v.organization_id FROM {rows}"),
+    f" WHERE organization_id IN (SELECT value FROM each(:organizations)) AND {_ACTIVE}"
 )
 # As `Payload` is encoded.
 _BODY = (
@@ -164,9 +156,8 @@ def _subscribed(events: str) -> Sequence[str]:
 async def record_events(tx: Transaction, events: Sequence[JobEvent]) -> None:
     if not events:
         return
-    rows = [_event_row(event) for event in events]
-    endpoints = await _store_and_read_endpoints(tx, rows)
-    await insert_rows(tx, {_DELIVERIES: _announce(tx, rows, endpoints)})
+    endpoints = await read_endpoints(tx, {event.organization_id for event in events})
+    await insert_rows(tx, rows_to_insert(tx, events, endpoints))
 
 
 def rows_to_insert(
@@ -184,7 +175,11 @@ def announce_stored(
 
 
 async def read_endpoints(tx: Transaction, organizations: Iterable[str]) -> Endpoints:
-    return _by_organization(await tx.fetch_all(_ENDPOINTS_OF, organizations=organizations))
+    endpoints: dict[str, list[tuple[str, Sequence[str]]]] = {}
+    for row in await tx.fetch_all(_ENDPOINTS, organizations=organizations):
+        endpoint = row["id"], _subscribed(row["events"])
+        endpoints.setdefault(row["organization_id"], []).append(endpoint)
+    return endpoints
 
 
 def _announce(
@@ -227,23 +222,6 @@ def _event_row(event: JobEvent) -> dict[str, Any]:
         "created_at": event.at_ms,
         "organization_id": event.organization_id,
     }
-
-
-async def _store_and_read_endpoints(
-    tx: Transaction, rows: Sequence[Mapping[str, Any]]
-) -> Endpoints:
-    if tx.engine == "postgresql":
-        return _by_organization(await _INSERT_AND_READ.fetch(tx, rows))
-    await insert_rows(tx, {_EVENTS: rows})
-    return await read_endpoints(tx, {row["organization_id"] for row in rows})
-
-
-def _by_organization(rows: Iterable[Row]) -> Endpoints:
-    endpoints: dict[str, list[tuple[str, Sequence[str]]]] = {}
-    for row in rows:
-        endpoint = row["id"], _subscribed(row["events"])
-        endpoints.setdefault(row["organization_id"], []).append(endpoint)
-    return endpoints
 
 
 def _delivery(event: Mapping[str, Any], endpoint_id: str) -> dict[str, Any]:
