@@ -22,12 +22,22 @@ _last = 0
 
 def new_id(prefix: str) -> str:
     """A new identifier such as `job_01jd…`. Identifiers of one process sort by creation."""
+    return f"{prefix}_{_encode(_reserve(1))}"
+
+
+def new_id_start(prefix: str) -> str:
+    """A new identifier without its last two digits, for a statement that adds them."""
+    return f"{prefix}_{_encode(_reserve(32**2))[:-2]}"
+
+
+def _reserve(count: int) -> int:
+    """The first of so many numbers, which is a multiple of their count."""
     global _last  # noqa: PLW0603 - identifiers are ordered across the whole process
     with _lock:
         fresh = (now_ms() << _RANDOM_BITS) | int.from_bytes(os.urandom(_RANDOM_BITS // 8))
-        _last = max(fresh, _last + 1)
-        value = _last
-    return f"{prefix}_{_encode(value)}"
+        first = -(-max(fresh, _last + 1) // count) * count
+        _last = first + count - 1
+    return first
 
 
 def id_pattern(prefix: str) -> str:

@@ -1,7 +1,15 @@
 import os
 
 from agentjobs_runtime.clock import iso_utc, now_ms
-from agentjobs_runtime.identifiers import creation_time_ms, first_id_at, new_id
+from agentjobs_runtime.identifiers import creation_time_ms, first_id_at, new_id, new_id_start
+
+
+def test_starts_of_identifiers_have_room_for_two_digits_and_sort_among_others():
+    made = []
+    for _ in range(1_000):
+        made += [new_id("dlv"), *(new_id_start("dlv") + digits for digits in ("01", "64", "zz"))]
+    assert made == sorted(set(made))
+    assert {len(identifier) for identifier in made} == {30}
 
 
 def test_later_identifiers_sort_after_earlier_ones() -> None:

@@ -17,7 +17,7 @@ READERS = {
     "agentjobs/local_git/rebase.py": "whole commits",
     "agentjobs/inventory/index/install_files.py": "manifests, as data",
     "agentjobs/inventory/index/scan.py": "sources and manifests, as data",
-    "agentjobs/jobs/environments/request.py": "object IDs of the files in `cache`, as a key",
+    "agentjobs/environments/request.py": "object IDs of the files in `cache`, as a key",
     "agentjobs/jobs/operations/open_pulls.py": "object IDs of manifests, as a key",
     "agentjobs_worker/workspace/change_checks.py": "what the agent changed",
 }

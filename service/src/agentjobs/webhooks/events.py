@@ -115,16 +115,16 @@ _BODY = (
     """ || ',"pr_url":' || COALESCE(to_json(pr_url), 'null')"""
     """ || ',"timestamp":"' || timestamp || '"}'"""
 )
-_NEW_ID = "encode(sha256(convert_to(e.id || w.id, 'UTF8')), 'hex')"
+# Two digits: an organization has at most 100 endpoints.
+_NUMBER = "lpad(to_hex(row_number() OVER (PARTITION BY e.id ORDER BY w.id)), 2, '0')"
 # On PostgreSQL: what stores the rows of a table `emitted` with all columns of an event, `repo`,
-# `pr_url` and `timestamp`, and their deliveries.
+# `pr_url`, `timestamp` and the start of the identifiers of deliveries, and their deliveries.
 STORE_EMITTED = (
     f"stored AS (INSERT INTO events ({', '.join(_EVENTS.types)})"
     " SELECT job_id, sequence, id, event,"
     f" convert_to({_BODY}, 'UTF8'), created_at, organization_id FROM emitted),"
     f" delivered AS (INSERT INTO deliveries ({', '.join(_DELIVERIES.types)})"
-    # Identifiers sort by the time of their event.
-    f" SELECT 'dlv_' || substr(e.id, 5, 16) || substr({_NEW_ID}, 1, 10), e.organization_id, w.id,"
+    f" SELECT e.delivery || {_NUMBER}, e.organization_id, w.id,"
     " e.job_id, e.sequence, e.id, e.event, 'pending', e.created_at, e.created_at"
     f" FROM emitted e JOIN webhook_endpoints w ON w.organization_id = e.organization_id"
     f" WHERE {_ACTIVE} AND (w.events = '[]'"

@@ -9,6 +9,7 @@ import httpx
 import msgspec
 import pytest
 
+from agentjobs.web.api.examples import response_example
 from agentjobs.web.api.operation import Operation
 from agentjobs.web.api.operations import OPERATIONS
 from agentjobs_client import calls, models
@@ -185,7 +186,8 @@ def test_the_example_of_a_response_is_parsed(operation: Operation):
     response = operation.response
     if response.type is None:
         return
+    document = {**response_example(response.type), **response.example_fields}
     example = httpx.Response(
-        response.status, json=response.example, request=httpx.Request("GET", "http://test")
+        response.status, json=document, request=httpx.Request("GET", "http://test")
     )
     assert CALLS[operation.id].parse(example) is not None

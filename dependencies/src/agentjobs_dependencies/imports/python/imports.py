@@ -22,8 +22,8 @@ _WORD = r"[\w\x80-\xff]++"
 _IMPORT = r"import(?<![\w\x80-\xff]import)(?![\w\x80-\xff])"
 _FROM = r"from(?<![\w.\x80-\xff]from)(?=[\s.\\])"
 _PATH = (
-    rf"(?:{_GAP}\.)*+{_GAP}"
-    rf"(?:(?!import(?![\w\x80-\xff])){_WORD}(?>(?:{_GAP}\.{_GAP}{_WORD}){{0,50}}))?+"
+    rf"(?>(?:{_GAP}\.)*){_GAP}"
+    rf"(?>(?:(?!import(?![\w\x80-\xff])){_WORD}(?>(?:{_GAP}\.{_GAP}{_WORD}){{0,50}}))?)"
 )
 _NAMES = (
     rf"{_GAP}(\((?>(?:[\w.,*\s\x80-\xff]++|\\\n|{_COMMENT})*)\)"
