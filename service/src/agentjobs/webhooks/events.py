@@ -12,7 +12,7 @@ import msgspec
 from agentjobs.store.batch_statement import Table, insert_rows
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.clock import iso_utc
-from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.identifiers import new_id, new_id_start
 from agentjobs_runtime.json_fields import Timestamp, Url, doc, known_values
 
 JOB_QUEUED = "job.queued"
@@ -118,13 +118,14 @@ _BODY = (
 # Two digits: an organization has at most 100 endpoints.
 _NUMBER = "lpad(to_hex(row_number() OVER (PARTITION BY e.id ORDER BY w.id)), 2, '0')"
 # On PostgreSQL: what stores the rows of a table `emitted` with all columns of an event, `repo`,
-# `pr_url`, `timestamp` and the start of the identifiers of deliveries, and their deliveries.
+# `pr_url` and `timestamp`, and their deliveries. Identifiers of the events come from
+# `new_emitted_id`.
 STORE_EMITTED = (
     f"stored AS (INSERT INTO events ({', '.join(_EVENTS.types)})"
     " SELECT job_id, sequence, id, event,"
     f" convert_to({_BODY}, 'UTF8'), created_at, organization_id FROM emitted),"
     f" delivered AS (INSERT INTO deliveries ({', '.join(_DELIVERIES.types)})"
-    f" SELECT e.delivery || {_NUMBER}, e.organization_id, w.id,"
+    f" SELECT 'dlv_' || substr(e.id, 5, 24) || {_NUMBER}, e.organization_id, w.id,"
     " e.job_id, e.sequence, e.id, e.event, 'pending', e.created_at, e.created_at"
     f" FROM emitted e JOIN webhook_endpoints w ON w.organization_id = e.organization_id"
     f" WHERE {_ACTIVE} AND (w.events = '[]'"
@@ -151,6 +152,11 @@ def decode_endpoints(text: str | None) -> list[tuple[str, Sequence[str]]]:
 
 def _subscribed(events: str) -> Sequence[str]:
     return decode_filter(events) or EVENTS
+
+
+def new_emitted_id() -> str:
+    """Ends with a number, which is that of a delivery in the identifiers of deliveries."""
+    return new_id_start("evt") + "00"
 
 
 async def record_events(tx: Transaction, events: Sequence[JobEvent]) -> None:

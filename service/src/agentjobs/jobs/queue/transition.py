@@ -20,7 +20,6 @@ from agentjobs.store.batch_statement import BatchStatement, row_parameters, rows
 from agentjobs.store.database import Row, Transaction
 from agentjobs.webhooks import events
 from agentjobs_runtime.clock import iso_utc
-from agentjobs_runtime.identifiers import new_id, new_id_start
 
 # Webhooks report every end without a pull request as `job.failed`.
 _EVENT_OF: dict[JobStatus, str] = {
@@ -62,7 +61,7 @@ _TYPES = dict.fromkeys(
 
 # The events of a change; `behind` counts from the last one.
 _EMITTED = {
-    **dict.fromkeys(("id", "delivery", "job_id", "event", "timestamp"), "text"),
+    **dict.fromkeys(("id", "job_id", "event", "timestamp"), "text"),
     **dict.fromkeys(("behind", "created_at"), "bigint"),
 }
 
@@ -273,7 +272,7 @@ def _update_at_once(to: JobStatus, columns: tuple[str, ...]) -> tuple[str, tuple
     statement = (
         f"WITH claim AS ({_claim_change(to).many}), changed AS ({_update(to, columns).many}),"
         " emitted AS (SELECT v.job_id, c.last_sequence - v.behind AS sequence, v.id, v.event,"
-        "  v.delivery, v.created_at, v.timestamp, c.organization_id, c.repo, c.pr_url"
+        "  v.created_at, v.timestamp, c.organization_id, c.repo, c.pr_url"
         f" FROM changed c JOIN {rows_source(_EMITTED, 'e_')} ON v.job_id = c.id),"
         f" {events.STORE_EMITTED}{kept}"
         " SELECT id, organization_id, EXISTS (SELECT 1 FROM delivered) AS has_deliveries"
@@ -297,8 +296,7 @@ def _emitted(change: Change) -> Iterator[dict[str, Any]]:
     names = _names(change)
     for behind, event in zip(reversed(range(len(names))), names, strict=True):
         yield {
-            "id": new_id("evt"),
-            "delivery": new_id_start("dlv"),
+            "id": events.new_emitted_id(),
             "job_id": change.job_id,
             "event": event,
             "behind": behind,
