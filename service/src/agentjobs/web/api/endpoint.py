@@ -2,24 +2,25 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from agentjobs.organizations.api_keys import Scope as KeyScope
 from agentjobs.organizations.audit import Actor
 from agentjobs.organizations.authentication import Caller
 from agentjobs.web.api.auth import READING_METHODS, authenticate, check_scope
 from agentjobs.web.api.deprecation import DEPRECATED, deprecation_headers
 from agentjobs.web.api.errors import method_not_allowed, stopping
-from agentjobs.web.api.rate_limit import RateLimiter
 from agentjobs.web.api.requests import check_content_encoding
 from agentjobs.web.api.trace import is_traced, respond_traced
 from agentjobs.web.api.warnings import add_warnings, ignored_parts
 from agentjobs.web.context import WebContext
 from agentjobs.web.exchange import EXCHANGE, Exchange, Headers
+
+if TYPE_CHECKING:
+    from agentjobs.web.api.operation import Operation
 
 _ENCODE = msgspec.json.Encoder().encode
 _COMMON_HEADERS = (
@@ -52,56 +53,43 @@ class Call:
 Handler = Callable[[Call], Awaitable[Response]]
 
 
-class Method(NamedTuple):
-    """An operation: the scope that it needs, and the types that declare the known query parameters
-    and fields of the body."""
-
-    operation: str
-    handler: Handler
-    scope: KeyScope
-    query: type | None
-    request: type[msgspec.Struct] | None
-
-
 class Endpoint:
     """An ASGI application. HEAD runs the GET handler; the server omits the body."""
 
-    def __init__(
-        self, context: WebContext, limiter: RateLimiter, methods: Mapping[str, Method]
-    ) -> None:
+    def __init__(self, context: WebContext, operations: "Mapping[str, Operation]") -> None:
+        """`operations` has those of the path by their methods."""
         self._context = context
-        self._limiter = limiter
-        self._methods = dict(methods)
-        if "GET" in methods:
-            self._methods["HEAD"] = methods["GET"]
-        self._allow = ", ".join(sorted(self._methods))
+        self._operations = dict(operations)
+        if "GET" in operations:
+            self._operations["HEAD"] = operations["GET"]
+        self._allow = ", ".join(sorted(self._operations))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        name = scope["method"]
-        method = self._methods.get(name)
-        if method is None:
-            raise method_not_allowed(name, self._allow)
+        method = scope["method"]
+        operation = self._operations.get(method)
+        if operation is None:
+            raise method_not_allowed(method, self._allow)
         context = self._context
         caller = await authenticate(context, scope)
         exchange: Exchange | None = scope.get(EXCHANGE)
-        rate_limit = await self._limiter.admit(caller.key_id)
+        rate_limit = await context.rate_limiter.admit(caller.key_id)
         if exchange is not None:
             exchange.rate_limit = rate_limit
             if DEPRECATED:
                 docs = f"{context.settings.public_path}/v1/docs"
-                exchange.headers = deprecation_headers(method.operation, docs, scope)
+                exchange.headers = deprecation_headers(operation.id, docs, scope)
         check_content_encoding(scope)
-        if name not in READING_METHODS:
-            check_scope(caller, method.scope)
+        if method not in READING_METHODS:
+            check_scope(caller, operation.scope)
             if context.stopping.is_set():
                 raise stopping()
         call = Call(context, caller, scope, receive)
         if is_traced(scope):
-            response = await respond_traced(scope, caller, lambda: method.handler(call))
+            response = await respond_traced(scope, caller, lambda: operation.handler(call))
         else:
-            response = await method.handler(call)
+            response = await operation.handler(call)
         if isinstance(response, Reply):
-            if warnings := ignored_parts(scope, method.query, method.request):
+            if warnings := ignored_parts(scope, operation.query, operation.request):
                 response.body = add_warnings(response.body, warnings)
             if exchange is not None and exchange.write(
                 response.status_code, response.common_headers, response.body

@@ -15,7 +15,7 @@ from agentjobs.web.api import (
     usage,
     vulnerabilities,
 )
-from agentjobs.web.api.endpoint import Endpoint, Method
+from agentjobs.web.api.endpoint import Endpoint
 from agentjobs.web.api.job_operations import JOB_OPERATIONS
 from agentjobs.web.api.operation import Operation, Parameter, SuccessResponse
 from agentjobs.web.context import WebContext
@@ -198,15 +198,10 @@ OPERATIONS: tuple[Operation, ...] = (
 
 def routes(context: WebContext, operations: tuple[Operation, ...] = OPERATIONS) -> list[Route]:
     """One route per path, in the order in which they are tried: the most frequent one first."""
-    paths: dict[str, dict[str, Method]] = {}
+    paths: dict[str, dict[str, Operation]] = {}
     for operation in operations:
-        method = Method(
-            *(operation.id, operation.handler, operation.scope),
-            operation.query,
-            operation.request,
-        )
-        paths.setdefault(operation.route_path, {})[operation.method] = method
+        paths.setdefault(operation.route_path, {})[operation.method] = operation
     return [
-        Route(BASE + path, Endpoint(context, context.rate_limiter, methods))
-        for path, methods in sorted(paths.items(), key=lambda item: item[0] != _TRIED_FIRST)
+        Route(BASE + path, Endpoint(context, by_method))
+        for path, by_method in sorted(paths.items(), key=lambda item: item[0] != _TRIED_FIRST)
     ]
