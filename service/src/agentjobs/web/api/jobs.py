@@ -42,6 +42,7 @@ from agentjobs.web.api.requests import (
 from agentjobs.web.api.warnings import keep_body
 from agentjobs_runtime.identifiers import id_matcher
 from agentjobs_runtime.json_fields import doc, find_faults, select_fields
+from agentjobs_runtime.problems import Fault
 
 _is_job_id = id_matcher("job")
 _REPLAYED = ((b"idempotent-replay", b"true"),)
@@ -81,27 +82,22 @@ async def create(call: Call) -> Response:
 
 
 def _examine(call: Call, body: dict[str, Any]) -> tuple[CreateJobRequest, IdempotencyClaim | None]:
-    faults = [
-        *request_faults(body, call.context.catalog),
-        *null_character_faults(body),
-        *key_faults(call.scope),
-    ]
+    _check_faults(call, body, request_faults(body, call.context.catalog))
+    return create_job_request(body), read_claim(call.scope, body)
+
+
+def _check_faults(call: Call, body: dict[str, Any], faults: list[Fault]) -> None:
+    """Raises `validation_failed` for these faults and those of any new job."""
+    faults = [*faults, *null_character_faults(body), *key_faults(call.scope)]
     if faults:
         raise validation_failed(faults)
-    return create_job_request(body), read_claim(call.scope, body)
 
 
 async def follow_up(call: Call) -> Response:
     job_id = parse_job_id(call)
     body = await read_object(call.scope, call.receive)
     earlier = await earlier_job(call.context.db, call.caller.organization_id, job_id)
-    faults = [
-        *follow_up_faults(body, earlier, call.context.catalog),
-        *null_character_faults(body),
-        *key_faults(call.scope),
-    ]
-    if faults:
-        raise validation_failed(faults)
+    _check_faults(call, body, follow_up_faults(body, earlier, call.context.catalog))
     created = await follow_up_job(
         call.context.jobs,
         call.caller,
@@ -116,13 +112,7 @@ async def follow_up(call: Call) -> Response:
 async def retry(call: Call) -> Response:
     job_id = parse_job_id(call)
     body = await read_optional_object(call.scope, call.receive)
-    faults = [
-        *find_faults(body, RetryRequest),
-        *null_character_faults(body),
-        *key_faults(call.scope),
-    ]
-    if faults:
-        raise validation_failed(faults)
+    _check_faults(call, body, find_faults(body, RetryRequest))
     created = await retry_job(
         call.context.jobs,
         call.caller,
