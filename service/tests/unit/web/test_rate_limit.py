@@ -58,18 +58,6 @@ def test_each_request_is_told_what_is_left_and_when_all_of_it_is_back() -> None:
     assert RateLimiter(0, 5, clock).take("a") is None
 
 
-def test_full_buckets_are_dropped_and_empty_ones_kept() -> None:
-    clock = Clock()
-    limiter = RateLimiter(1, 1, clock)
-    for number in range(10_000):
-        limiter.take(f"old-{number}")
-    clock.now += 10
-    limiter.take("busy")
-    limiter.take("new")
-    assert len(limiter._buckets) == 2
-    assert is_limited(limiter, "busy")
-
-
 async def test_refusals_are_delayed_and_delay_no_other_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limit, "_REFUSAL_SECONDS", 3_600)
     monkeypatch.setattr(rate_limit, "_MAX_DELAYED_REFUSALS", 1)

@@ -12,7 +12,6 @@ from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.exchange import RateLimit
 from agentjobs_runtime.problems import Problem
 
-_MAX_BUCKETS = 10_000
 # Clients that repeat refused requests in a loop would keep the process busy.
 _REFUSAL_SECONDS = 0.25
 _MAX_DELAYED_REFUSALS = 1_000
@@ -28,7 +27,7 @@ class RateLimiter:
         self._per_second = per_second
         self._burst = max(burst, 1)
         self._clock = clock
-        # Per key, the tokens left and the time of the last update.
+        # Per key that exists, the tokens left and the time of the last update.
         self._buckets: dict[str, tuple[float, float]] = {}
         self._delayed_refusals = 0
 
@@ -61,21 +60,8 @@ class RateLimiter:
         return self._burst, int(left), math.ceil((self._burst - left) / self._per_second)
 
     def _tokens(self, key_id: str, now: float) -> float:
-        known = self._buckets.get(key_id)
-        if known is None:
-            self._drop_full(now)
-            return self._burst
-        tokens, counted_at = known
+        tokens, counted_at = self._buckets.get(key_id, (self._burst, now))
         return min(self._burst, tokens + (now - counted_at) * self._per_second)
-
-    def _drop_full(self, now: float) -> None:
-        """Bound the memory: a full bucket is equivalent to a missing one."""
-        if len(self._buckets) >= _MAX_BUCKETS:
-            self._buckets = {
-                key_id: bucket
-                for key_id, bucket in self._buckets.items()
-                if bucket[0] + (now - bucket[1]) * self._per_second < self._burst
-            }
 
     def _refusal(self, tokens: float) -> Problem:
         seconds = max(1, math.ceil((1 - tokens) / self._per_second))
