@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from agentjobs.jobs.logs.chunks import read_chunks, read_last_chunks
@@ -93,7 +93,9 @@ async def show(call: Call) -> Response:
         return EventStream(call, job_id, after, timestamps)
     if query.tail_bytes is not None:
         return await _tail(call.context, job_id, query.tail_bytes, timestamps)
-    return LogText(call.context, job_id, timestamps)
+    response = StreamingResponse(_read_log(call.context, job_id, timestamps))
+    response.raw_headers = list(_TEXT_HEADERS)
+    return response
 
 
 async def _tail(
@@ -101,10 +103,7 @@ async def _tail(
 ) -> Response:
     # One character more shows whether the tail starts with a line.
     chunks = await read_last_chunks(context.db, job_id, max_bytes + 1)
-    texts = (
-        chunk.text if timestamps is None else timestamps.prefix_lines(chunk) for chunk in chunks
-    )
-    content = "".join(texts).encode("utf-8", "replace")
+    content = "".join(_text(chunk, timestamps) for chunk in chunks).encode("utf-8", "replace")
     is_cut = len(content) > max_bytes
     if is_cut:
         content = _last_lines(content[-max_bytes - 1 :])
@@ -123,36 +122,19 @@ def _last_lines(content: bytes) -> bytes:
     return content[start or 1 :].decode("utf-8", "ignore").encode()
 
 
-class LogText(Response):
-    """The log so far, streamed in the chunks of the store."""
+async def _read_log(
+    context: WebContext, job_id: str, timestamps: LineTimestamps | None
+) -> AsyncIterator[bytes]:
+    """The log so far, in the chunks of the store."""
+    after = 0
+    while chunks := await read_chunks(context.db, job_id, after, _CHUNKS_PER_READ):
+        for chunk in chunks:
+            yield _text(chunk, timestamps).encode("utf-8", "replace")
+        after = chunks[-1].sequence
 
-    def __init__(self, context: WebContext, job_id: str, timestamps: LineTimestamps | None) -> None:
-        super().__init__()
-        self._context = context
-        self._job_id = job_id
-        self._timestamps = timestamps
-        self.raw_headers = list(_TEXT_HEADERS)
 
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        await _start(self.raw_headers, send)
-        if scope["method"] != "HEAD":
-            async for chunk in self._chunks():
-                text = (
-                    chunk.text if self._timestamps is None else self._timestamps.prefix_lines(chunk)
-                )
-                body = text.encode("utf-8", "replace")
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    async def _chunks(self) -> AsyncIterator[LogChunk]:
-        after = 0
-        more = True
-        while more:
-            chunks = await read_chunks(self._context.db, self._job_id, after, _CHUNKS_PER_READ)
-            for chunk in chunks:
-                yield chunk
-                after = chunk.sequence
-            more = len(chunks) == _CHUNKS_PER_READ
+def _text(chunk: LogChunk, timestamps: LineTimestamps | None) -> str:
+    return chunk.text if timestamps is None else timestamps.prefix_lines(chunk)
 
 
 class EventStream(Response):
@@ -183,7 +165,7 @@ class EventStream(Response):
             await self._send(scope, receive, send)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await _start(self.raw_headers, send)
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         if scope["method"] != "HEAD":
             context = self._context
             revoked = wait_until_revoked(context, scope)
@@ -229,8 +211,7 @@ class EventStream(Response):
 
 
 def log_event(chunk: LogChunk, timestamps: LineTimestamps | None = None) -> bytes:
-    chunk = _with_line_feeds(chunk)
-    text = chunk.text if timestamps is None else timestamps.prefix_lines(chunk)
+    text = _text(_with_line_feeds(chunk), timestamps)
     data = "".join(f"data: {line}\n" for line in text.split("\n"))
     return f"id: {chunk.sequence}\n{data}\n".encode("utf-8", "replace")
 
@@ -249,10 +230,6 @@ def _last_event_id(scope: Scope) -> int:
     raise validation_failed(
         [{"field": "Last-Event-ID", "message": "must be the id of an event of this stream"}]
     )
-
-
-async def _start(headers: list[tuple[bytes, bytes]], send: Send) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
 
 
 async def _send(send: Send, text: bytes) -> None:
