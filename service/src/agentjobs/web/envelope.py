@@ -8,7 +8,6 @@ import logging
 import time
 
 from starlette.datastructures import State
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,8 +74,6 @@ class Envelope:
             problem = internal_error()
         elif isinstance(error, StoreUnavailable):
             outages.report("requests", error)
-        elif isinstance(error, HTTPException) and error.status_code >= 500:
-            _log.error("unexpected failure: %s", error.detail)
         if not exchange.status:
             response = await self._error_response(problem, exchange.request_id.decode(), scope)
             await response(scope, receive, exchange.send)

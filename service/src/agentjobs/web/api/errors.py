@@ -16,17 +16,6 @@ _FALLBACK_STATUS = 400
 _STORE_RETRY_SECONDS = 2
 _STOPPING_RETRY_SECONDS = 5
 
-_CODE_OF_STATUS = {
-    400: "bad_request",
-    401: "unauthorized",
-    403: "insufficient_scope",
-    404: "not_found",
-    405: "method_not_allowed",
-    413: "payload_too_large",
-    415: "unsupported_media_type",
-    503: "unavailable",
-}
-
 
 class ErrorFields(msgspec.Struct, frozen=True):
     code: Annotated[str, known_values("A stable code.", API_ERRORS)]
@@ -92,7 +81,7 @@ def to_problem(error: Exception) -> Problem | None:
             retry_after_seconds=_STORE_RETRY_SECONDS,
         )
     if isinstance(error, HTTPException):
-        return _problem_of_status(error)
+        return _explain_refusal(error)
     return None
 
 
@@ -153,12 +142,13 @@ def build_headers(problem: Problem) -> dict[str, str]:
     return headers
 
 
-def _problem_of_status(error: HTTPException) -> Problem:
-    if error.status_code == 404:
-        return not_found()
-    code = _CODE_OF_STATUS.get(error.status_code, "internal_error")
-    headers = {name.title(): value for name, value in (error.headers or {}).items()}
-    if code == "method_not_allowed":
-        allow = ", ".join(sorted(headers.pop("Allow", "").replace(" ", "").split(",")))
-        return method_not_allowed("this method", allow)
-    return HttpProblem(code, str(error.detail), headers=headers)
+def _explain_refusal(error: HTTPException) -> Problem:
+    """Starlette refuses unknown paths, wrong methods and malformed forms."""
+    match error.status_code:
+        case 404:
+            return not_found()
+        case 405:
+            allow = (error.headers or {}).get("Allow", "")
+            return method_not_allowed("this method", ", ".join(sorted(allow.split(", "))))
+        case _:
+            return Problem("bad_request", error.detail)
