@@ -4,14 +4,12 @@ Runs the service's own code; filters have common values, rare ones, the oldest j
 ones.
 """
 
-import asyncio
 import contextlib
 import functools
 import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -29,8 +27,7 @@ from bench.dashboard_history import (
     DAYS,
     ORGANIZATION_ID,
     History,
-    load_postgresql,
-    load_sqlite,
+    load_history,
 )
 from bench.report import verdict
 
@@ -123,16 +120,14 @@ def _figure(
 @contextlib.asynccontextmanager
 async def _stores(until_ms: int) -> AsyncIterator[dict[str, Database]]:
     with tempfile.TemporaryDirectory() as folder, durable_cluster() as cluster:
-        path = Path(folder) / "jobs.db"
         urls = {
-            "sqlite": f"sqlite:///{path}",
+            "sqlite": f"sqlite:///{folder}/jobs.db",
             "postgresql": cluster.url(cluster.create_database()),
         }
         stores = {engine: await open_database(url, migrate=True) for engine, url in urls.items()}
         try:
-            history = History(until_ms)
-            await asyncio.to_thread(load_sqlite, path, history)
-            await load_postgresql(urls["postgresql"], history)
+            for url in urls.values():
+                await load_history(url, History(until_ms))
             yield stores
         finally:
             for db in stores.values():

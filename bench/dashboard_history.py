@@ -4,19 +4,15 @@
 endpoints.
 """
 
-import itertools
 import json
-import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
-
-import asyncpg
 
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.identifiers import first_id_at
+from bench.bulk_load import load_tables
 
 JOBS = 100_000
 EVENTS_OF_A_JOB = 3
@@ -30,7 +26,6 @@ AGENTS = ("lint-fixer", "agent-1", "agent-2", "agent-3")
 _AUDIT_ENTRIES = 10_000
 _ENDPOINTS = _KEYS = _PEOPLE = 50
 _OPEN = 200
-_AT_ONCE = 5_000
 _TIME_LENGTH = 10
 _REPOS = (REPO, "acme/old", "acme/first", *(f"acme/part-{number}" for number in range(17)))
 _LIFE = ("job.queued", "job.started", "job.completed")
@@ -242,32 +237,8 @@ class History:
         return f"wrk_{number}", f"host-{number}", json.dumps(AGENTS), 4, 0, self.until_ms + DAY_MS
 
 
-def load_sqlite(path: Path, history: History) -> None:
-    with sqlite3.connect(path) as connection:
-        # Durability does not matter for generated data.
-        connection.execute("PRAGMA synchronous = OFF")
-        for table, rows in history.tables().items():
-            columns = _COLUMNS[table].split()
-            placeholders = ", ".join("?" * len(columns))
-            connection.executemany(
-                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows
-            )
-            connection.commit()
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-
-
-async def load_postgresql(url: str, history: History) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        for table, rows in history.tables().items():
-            columns = _COLUMNS[table].split()
-            while some := list(itertools.islice(rows, _AT_ONCE)):
-                await connection.copy_records_to_table(table, records=some, columns=columns)
-        # Autovacuum would have done this within the thirty days.
-        await connection.execute("VACUUM ANALYZE")
-    finally:
-        await connection.close()
+async def load_history(url: str, history: History) -> None:
+    await load_tables(url, history.tables(), _COLUMNS)
 
 
 def _id(prefix: str, at_ms: int, number: int) -> str:

@@ -30,8 +30,7 @@ from bench.dashboard_history import (
     REPO,
     REPO_ID,
     History,
-    load_postgresql,
-    load_sqlite,
+    load_history,
 )
 from bench.report import verdict
 from bench.server import Serving, running
@@ -248,11 +247,7 @@ async def furnish(directory: Path, url: str, until_ms: int) -> tuple[History, st
     history = History(until_ms, base, head)
     db = await open_database(settings.effective_database_url, migrate=True)
     try:
-        if url:
-            await load_postgresql(url, history)
-        else:
-            path = Path(settings.effective_database_url.removeprefix("sqlite:///"))
-            await asyncio.to_thread(load_sqlite, path, history)
+        await load_history(settings.effective_database_url, history)
         origin = Origin("127.0.0.1", "a measurement")
         return history, await start_session(db, settings, history.user_id(0), origin)
     finally:

@@ -4,14 +4,12 @@ Each log covers thirty days, with an attempt for each delivery, and has the same
 waiting deliveries. The two logs are measured alternately with the service's own code.
 """
 
-import asyncio
 import contextlib
 import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -27,7 +25,7 @@ from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.identifiers import first_id_at, new_id
 from bench.cluster import durable_cluster
 from bench.report import verdict
-from bench.webhook_history import ORGANIZATIONS, History, load_postgresql, load_sqlite
+from bench.webhook_history import ORGANIZATIONS, History, load_history
 from tests.support.deliveries import record_event
 
 SMALL, LARGE = 10_000, 1_000_000
@@ -139,10 +137,7 @@ async def _log(url: str, deliveries: int) -> AsyncIterator[Log]:
     history = History(deliveries, until_ms=now_ms())
     db = await open_database(url, migrate=True)
     try:
-        if url.startswith("sqlite"):
-            await asyncio.to_thread(load_sqlite, Path(url.removeprefix("sqlite:///")), history)
-        else:
-            await load_postgresql(url, history)
+        await load_history(url, history)
         await _queue(db, _WAITING_JOBS)
         yield Log(db, history)
     finally:

@@ -1,24 +1,19 @@
 """Thirty days of deliveries, written directly into the tables of a store."""
 
-import itertools
 import json
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import asyncpg
 
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.identifiers import first_id_at
+from bench.bulk_load import load_tables
 
 ORGANIZATIONS = tuple(f"org-{number}" for number in range(4))
 ENDPOINTS = 5
 EVENTS_OF_A_JOB = 3
 _DAYS = 29
 _FAILED_EVERY = 13
-_AT_ONCE = 5_000
 _TIME_LENGTH = len("dlv_") + 10
 _LIFE = ("job.queued", "job.started", "job.completed")
 
@@ -145,32 +140,8 @@ class History:
         return _id("job", self.at_ms(job * EVENTS_OF_A_JOB * ENDPOINTS), job)
 
 
-def load_sqlite(path: Path, history: History) -> None:
-    with sqlite3.connect(path) as connection:
-        # Durability does not matter for generated data.
-        connection.execute("PRAGMA synchronous = OFF")
-        for table, rows in history.tables().items():
-            columns = _COLUMNS[table].split()
-            placeholders = ", ".join("?" * len(columns))
-            connection.executemany(
-                f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({placeholders})", rows
-            )
-            connection.commit()
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-
-
-async def load_postgresql(url: str, history: History) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        for table, rows in history.tables().items():
-            columns = _COLUMNS[table].split()
-            while some := list(itertools.islice(rows, _AT_ONCE)):
-                await connection.copy_records_to_table(table, records=some, columns=columns)
-        # Autovacuum would have done this within the thirty days.
-        await connection.execute("VACUUM ANALYZE")
-    finally:
-        await connection.close()
+async def load_history(url: str, history: History) -> None:
+    await load_tables(url, history.tables(), _COLUMNS)
 
 
 def _endpoint(organization: str, number: int) -> str:
