@@ -33,7 +33,7 @@ from agentjobs.jobs.views.statistics import Statistics
 from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.store.opening import open_database
-from agentjobs.web.metrics.registry import Metrics
+from agentjobs.web.metrics.registry import ServiceMetrics
 from agentjobs.webhooks.maintenance import run_maintenance
 from agentjobs.webhooks.retention import prune_deliveries
 from agentjobs_runtime.clock import DAY_MS, now_ms
@@ -72,7 +72,7 @@ class Store:
     context: JobsContext
     caller: Caller
     statistics: Statistics
-    metrics: Metrics
+    metrics: ServiceMetrics
     old_job: str
     middle: str
     created: str = ""
@@ -105,7 +105,7 @@ class Store:
             "rescue": lambda: rescue_lost_jobs(db, settings),
             "maintenance of deliveries": lambda: run_maintenance(db),
             "prune, nothing to delete": self._prune,
-            "metrics": lambda: self.metrics.refresh(db, settings),
+            "metrics": lambda: self.metrics.export(db, settings),
             "dashboard: overview": lambda: self.statistics.overview(
                 self.caller.organization_id, "24h"
             ),
@@ -229,7 +229,9 @@ async def _store(url: str, jobs: int) -> AsyncIterator[Store]:
             id=caller.organization_id,
         )
         assert middle is not None
-        store = Store(context, caller, Statistics(db), Metrics(), old_jobs[-1].job_id, middle["id"])
+        store = Store(
+            context, caller, Statistics(db), ServiceMetrics(), old_jobs[-1].job_id, middle["id"]
+        )
         waiting = CreateJobRequest(repo=REPO, agent=AGENTS[1])
         for _ in range(_WAITING_JOBS):
             await create_job(context, caller, waiting)
