@@ -19,22 +19,9 @@ from agentjobs_client.calls import (
     VulnerabilityFilters,
 )
 from agentjobs_client.log_stream import LogStream
-from agentjobs_client.models import (
-    Agent,
-    Artifact,
-    Caller,
-    Dependency,
-    Diff,
-    Event,
-    EventPage,
-    Job,
-    JobReceipt,
-    Pull,
-    Repo,
-    Step,
-    UsageReport,
-    Vulnerability,
-)
+from agentjobs_client.models.jobs import Artifact, Diff, Event, EventPage, Job, JobReceipt, Step
+from agentjobs_client.models.organization import Caller, UsageReport
+from agentjobs_client.models.repos import Agent, Dependency, Pull, Repo, Vulnerability
 from agentjobs_client.poll import EventFeed, JobWatch, Timeout
 
 

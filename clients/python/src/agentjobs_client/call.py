@@ -10,7 +10,7 @@ import msgspec
 
 from agentjobs_client.api_errors import BY_CODE, NotSupported
 from agentjobs_client.errors import ApiError, ClientError, UnexpectedAnswer
-from agentjobs_client.models import Model
+from agentjobs_client.models.base import Model
 from agentjobs_client.version import __version__
 
 T = TypeVar("T")

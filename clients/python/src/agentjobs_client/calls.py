@@ -21,24 +21,19 @@ from agentjobs_client.call import (
     text_of,
 )
 from agentjobs_client.errors import ClientError
-from agentjobs_client.models import (
-    Agent,
+from agentjobs_client.models.base import Model
+from agentjobs_client.models.jobs import (
     Artifact,
-    Caller,
-    Dependency,
     Diff,
     Event,
     EventPage,
     Job,
     JobReceipt,
-    Model,
     Prompt,
-    Pull,
-    Repo,
     Step,
-    UsageReport,
-    Vulnerability,
 )
+from agentjobs_client.models.organization import Caller, UsageReport
+from agentjobs_client.models.repos import Agent, Dependency, Pull, Repo, Vulnerability
 
 MAX_WAIT_SECONDS = 60
 _JSON = {"Accept": "application/json"}

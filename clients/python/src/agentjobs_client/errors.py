@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentjobs_client.models import Job
+    from agentjobs_client.models.jobs import Job
 
 
 class ClientError(Exception):

@@ -9,7 +9,7 @@ import msgspec
 from agentjobs_client import calls
 from agentjobs_client.call import Call
 from agentjobs_client.errors import ClientError, WaitTimeout
-from agentjobs_client.models import EventPage, Job
+from agentjobs_client.models.jobs import EventPage, Job
 from agentjobs_client.retry import Clock, RetryState, poll_delay
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ import pytest
 from agentjobs.web.api.examples import response_example
 from agentjobs.web.api.operation import Operation
 from agentjobs.web.api.operations import OPERATIONS
-from agentjobs_client import calls, models
+from agentjobs_client import calls
 from agentjobs_client.call import Call
 from agentjobs_client.calls import (
     DependencyFilters,
@@ -26,6 +26,7 @@ from agentjobs_client.calls import (
     StepFilters,
     VulnerabilityFilters,
 )
+from agentjobs_client.models import jobs, organization, repos
 
 CALLS: dict[str, Call[Any]] = {
     "listAgents": calls.list_agents(),
@@ -134,32 +135,32 @@ def missing_fields(server: type, client: type, path: str) -> Iterator[str]:
 
 
 RESPONSES = {
-    "listAgents": models.Agent,
-    "getAgent": models.Agent,
-    "listRepos": models.Repo,
-    "getRepo": models.Repo,
-    "listDependencies": models.Dependency,
-    "getCaller": models.Caller,
-    "getUsage": models.UsageReport,
-    "createJob": models.JobReceipt,
-    "followUpJob": models.JobReceipt,
-    "retryJob": models.JobReceipt,
-    "getJob": models.Job,
-    "listJobs": models.Job,
-    "cancelJob": models.Job,
-    "listJobEvents": models.Event,
-    "listEvents": models.EventPage,
-    "getJobPrompt": models.Prompt,
-    "listJobSteps": models.Step,
-    "getJobDiff": models.Diff,
-    "listJobArtifacts": models.Artifact,
-    "listPulls": models.Pull,
-    "getPull": models.Pull,
-    "mergePull": models.Pull,
-    "closePull": models.Pull,
-    "listVulnerabilities": models.Vulnerability,
-    "dismissVulnerability": models.Vulnerability,
-    "reopenVulnerability": models.Vulnerability,
+    "listAgents": repos.Agent,
+    "getAgent": repos.Agent,
+    "listRepos": repos.Repo,
+    "getRepo": repos.Repo,
+    "listDependencies": repos.Dependency,
+    "getCaller": organization.Caller,
+    "getUsage": organization.UsageReport,
+    "createJob": jobs.JobReceipt,
+    "followUpJob": jobs.JobReceipt,
+    "retryJob": jobs.JobReceipt,
+    "getJob": jobs.Job,
+    "listJobs": jobs.Job,
+    "cancelJob": jobs.Job,
+    "listJobEvents": jobs.Event,
+    "listEvents": jobs.EventPage,
+    "getJobPrompt": jobs.Prompt,
+    "listJobSteps": jobs.Step,
+    "getJobDiff": jobs.Diff,
+    "listJobArtifacts": jobs.Artifact,
+    "listPulls": repos.Pull,
+    "getPull": repos.Pull,
+    "mergePull": repos.Pull,
+    "closePull": repos.Pull,
+    "listVulnerabilities": repos.Vulnerability,
+    "dismissVulnerability": repos.Vulnerability,
+    "reopenVulnerability": repos.Vulnerability,
 }
 
 
@@ -174,7 +175,7 @@ def test_every_field_of_a_response_is_typed(operation: Operation):
         *("agents", "repos", "dependencies", "jobs", "events", "artifacts", "pulls"),
         *("vulnerabilities", "steps"),
     }
-    if listed and client is not models.EventPage and client is not models.UsageReport:
+    if listed and client is not jobs.EventPage and client is not organization.UsageReport:
         element = struct_in(typing.get_type_hints(server)[listed.pop()])
         assert element is not None
         server = element

@@ -13,8 +13,7 @@ from agentjobs.web.mcp.arguments import ABSENT, MAX_DIFF_BYTES, MAX_LOG_BYTES, C
 from agentjobs.web.mcp.listings import cursor_lines
 from agentjobs.web.mcp.protocol import tool_result
 from agentjobs.web.mcp.tool_client import current_client
-from agentjobs_client import ApiError, calls
-from agentjobs_client.models import Diff, FileDiff, Step
+from agentjobs_client import ApiError, Diff, FileDiff, Step, calls
 from agentjobs_runtime.agents.steps import StepKind
 
 MAX_REPORT_BYTES = 100_000
