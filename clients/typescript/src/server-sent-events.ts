@@ -9,19 +9,14 @@ export interface ServerSentEvent {
 const LINE_END = /\r\n|\n|\r/g;
 
 export class EventParser {
-  // The unfinished line, in pieces: joining them for each chunk would take quadratic time.
-  #pieces: string[] = [];
+  #unfinished = "";
   #event = "";
   #data: string[] = [];
   #id = "";
 
   /** The events that `text` completes. */
   *feed(text: string): Generator<ServerSentEvent> {
-    if (text === "") return;
-    const mayEndLine = this.#pieces.at(-1)?.endsWith("\r") === true || /[\r\n]/.test(text);
-    this.#pieces.push(text);
-    if (!mayEndLine) return;
-    const buffer = this.#pieces.join("");
+    const buffer = this.#unfinished + text;
     // A trailing "\r" may be the first half of "\r\n".
     const ready = buffer.endsWith("\r") ? buffer.slice(0, -1) : buffer;
     let start = 0;
@@ -30,7 +25,7 @@ export class EventParser {
       start = end.index + end[0].length;
       if (event !== null) yield event;
     }
-    this.#pieces = start < buffer.length ? [buffer.slice(start)] : [];
+    this.#unfinished = buffer.slice(start);
   }
 
   #line(line: string): ServerSentEvent | null {

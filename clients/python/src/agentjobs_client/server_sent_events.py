@@ -16,21 +16,14 @@ class ServerSentEvent(NamedTuple):
 
 class EventParser:
     def __init__(self) -> None:
-        # The unfinished line, in pieces: joining them for each would take quadratic time.
-        self._pieces: list[str] = []
+        self._unfinished = ""
         self._event = ""
         self._data: list[str] = []
         self._id = ""
 
     def feed(self, text: str) -> Iterator[ServerSentEvent]:
         """The events that `text` completes."""
-        if not text:
-            return
-        has_line_end = self._has_return() or _LINE_END.search(text)
-        self._pieces.append(text)
-        if not has_line_end:
-            return
-        buffer = "".join(self._pieces)
+        buffer = self._unfinished + text
         # A trailing "\r" may be the first half of "\r\n".
         ready = len(buffer) - buffer.endswith("\r")
         start = 0
@@ -39,10 +32,7 @@ class EventParser:
             start = end.end()
             if event is not None:
                 yield event
-        self._pieces = [buffer[start:]] if start < len(buffer) else []
-
-    def _has_return(self) -> bool:
-        return bool(self._pieces) and self._pieces[-1].endswith("\r")
+        self._unfinished = buffer[start:]
 
     def _line(self, line: str) -> ServerSentEvent | None:
         if not line:

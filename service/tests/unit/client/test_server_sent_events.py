@@ -43,8 +43,3 @@ def test_chunk_boundaries_do_not_matter(cuts, line_end):
         ServerSentEvent("message", "x", "1"),
         ServerSentEvent("end", "done", "2"),
     ]
-
-
-def test_a_long_line_in_small_pieces_is_joined_once():
-    pieces = ["data: ", *["x" * 64] * 60_000, "\r", "\n", "\r", "\n"]
-    assert parse(*pieces) == [ServerSentEvent("message", "x" * 64 * 60_000, "")]
