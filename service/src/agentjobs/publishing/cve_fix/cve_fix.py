@@ -3,16 +3,19 @@
 Only the files of the proposed commit count as proof, never what the agent reports.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentjobs.advisories.scans import load_advisories
+from agentjobs.inventory.indexing import read_dependencies
 from agentjobs.jobs.operations.auto_trigger_rows import take_over_fixes
 from agentjobs.publishing.context import ServiceRun
-from agentjobs.publishing.cve_fix.exposure import read_exposure
 from agentjobs.publishing.cve_fix.fix_plan import findings_of_job, findings_to_fix, require_fixes
 from agentjobs.publishing.cve_fix.proposed import leave_out_proposed
 from agentjobs.publishing.hosted_repo import HostedRepo
+from agentjobs_dependencies.advisories.dependency_matching import match_dependencies
 from agentjobs_dependencies.fix_plan import MAX_CANDIDATES, Exposure, job_entries, plan_fixes
 from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_dependencies.recheck import faults_in, fixes_left_out
@@ -80,6 +83,24 @@ async def plan_cve_fix(run: ServiceRun, repo: HostedRepo, base: str) -> CveFix:
             f"{fix.package} {fix.old} in {fix.manifest} is upgraded to {fix.new}: {fix.why}"
         )
     return CveFix(run, fixes, before)
+
+
+async def read_exposure(run: ServiceRun, commit: str) -> Exposure:
+    """The dependencies of a commit and their known vulnerabilities, read from its own files: the
+    index may describe another commit and never describes the agent's.
+
+    Raises IndexFailure when the manifests cannot be read.
+    """
+    reading = await read_dependencies(run.mirror, commit, run.settings, run.tools.poms)
+    advisories = await load_advisories(run.db, reading.dependencies)
+    findings = await asyncio.to_thread(match_dependencies, reading.dependencies, advisories)
+    return Exposure(
+        reading.dependencies,
+        tuple(advisories),
+        tuple(findings),
+        reading.warnings,
+        reading.installed_together,
+    )
 
 
 def check_fixes(fixes: Sequence[Fix], before: Exposure, after: Exposure) -> list[Fix]:

@@ -1,11 +1,19 @@
-"""Runs long work only while its client is connected: servers do not cancel such handlers."""
+"""Runs long work only while its client is connected: servers do not cancel such handlers.
+
+Long polls also end when the key is revoked or the service stops.
+"""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, TypeVar
 
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive
+
+from agentjobs.web.api.auth import unauthorized, wait_until_revoked
+from agentjobs.web.api.endpoint import Call
+from agentjobs.web.api.errors import stopping
 
 T = TypeVar("T")
 
@@ -16,6 +24,22 @@ class Interruption(Enum):
     CLIENT = "client"
     KEY = "key"
     SERVICE = "service"
+
+
+async def long_poll(call: Call, work: Callable[[], Coroutine[Any, Any, T]]) -> T | None:
+    """The result of the work; None if the service stops meanwhile."""
+    context = call.context
+    if context.stopping.is_set():
+        # An immediate response would make a polling client spin.
+        raise stopping()
+    with context.open_requests.hold(call.caller.key_id):
+        revoked = wait_until_revoked(context, call.scope)
+        result = await run_while_connected(work(), call.receive, context.stopping, revoked)
+    if result is Interruption.KEY:
+        raise unauthorized()
+    if result is Interruption.CLIENT:
+        raise ClientDisconnect
+    return None if isinstance(result, Interruption) else result
 
 
 async def run_while_connected(

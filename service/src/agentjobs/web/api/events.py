@@ -8,8 +8,8 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from agentjobs.jobs.model import EventView, JobId
+from agentjobs.web.api.connected import long_poll
 from agentjobs.web.api.endpoint import Call, Reply
-from agentjobs.web.api.long_poll import long_poll
 from agentjobs.web.api.pagination import Cursors, CursorText
 from agentjobs.web.api.query import read_query
 from agentjobs.webhooks.event_listing import ListedEvent, list_events, wait_for_events

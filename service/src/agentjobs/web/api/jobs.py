@@ -27,10 +27,10 @@ from agentjobs.jobs.operations.retry import RetryRequest, retry_job
 from agentjobs.jobs.validation import plain_request, request_faults
 from agentjobs.jobs.views import queries
 from agentjobs.jobs.views.queries import wait_for_change
+from agentjobs.web.api.connected import long_poll
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.errors import validation_failed
 from agentjobs.web.api.idempotency import has_key, key_faults, read_claim
-from agentjobs.web.api.long_poll import long_poll
 from agentjobs.web.api.query import read_query
 from agentjobs.web.api.requests import (
     null_character_faults,
