@@ -5,9 +5,8 @@ import base64
 from starlette.requests import Request
 
 from agentjobs.organizations.authentication import AddressNotAllowed, Caller
-from agentjobs.web.api.auth import CALLER
+from agentjobs.web.api.auth import CALLER, read_credentials
 from agentjobs.web.api.errors import HttpProblem
-from agentjobs.web.api.headers import all_headers
 from agentjobs.web.context import WebContext
 from agentjobs_runtime.problems import Problem
 
@@ -17,17 +16,10 @@ _CHALLENGE = {"WWW-Authenticate": 'Basic realm="agentjobs", charset="UTF-8"'}
 
 def read_token(request: Request) -> str:
     """The empty string if the header is missing, repeated or malformed."""
-    values = all_headers(request.scope, b"authorization")
-    if len(values) != 1:
-        return ""
-    scheme, _, value = values[0].decode("latin-1").partition(" ")
-    match scheme.lower():
-        case "bearer":
-            return value.strip()
-        case "basic":
-            return _password(value.strip())
-        case _:
-            return ""
+    scheme, credentials = read_credentials(request.scope)
+    if scheme == "bearer":
+        return credentials
+    return _password(credentials) if scheme == "basic" else ""
 
 
 async def authenticate_caller(request: Request) -> Caller:

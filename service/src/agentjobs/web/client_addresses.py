@@ -23,17 +23,14 @@ class ClientAddresses:
             return address
         forwarded = b",".join(all_headers(scope, b"x-forwarded-for")).decode("latin-1")
         for hop in reversed(forwarded.split(",")):
-            if not self.is_trusted(address) or not _is_address(hop):
+            if not self.is_trusted(address) or _parse(hop) is None:
                 break
             address = hop.strip()
         return address
 
     def is_trusted(self, address: str) -> bool:
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        return any(parsed in network for network in self._trusted)
+        parsed = _parse(address)
+        return parsed is not None and any(parsed in network for network in self._trusted)
 
 
 def _network(text: str) -> _Network:
@@ -45,9 +42,8 @@ def _network(text: str) -> _Network:
         ) from None
 
 
-def _is_address(text: str) -> bool:
+def _parse(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(text.strip())
+        return ipaddress.ip_address(text.strip())
     except ValueError:
-        return False
-    return True
+        return None

@@ -20,6 +20,7 @@ from agentjobs.store.database import Database
 from agentjobs.web.api.rate_limit import OpenRequests, RateLimiter
 from agentjobs.web.client_addresses import ClientAddresses
 from agentjobs.web.git.slots import GitSlots
+from agentjobs.web.hooks.limits import HookLimits
 from agentjobs.web.metrics.registry import Metrics, ServiceMetrics
 from agentjobs.workers.agents import Catalog
 from agentjobs_runtime.free_space import FreeSpace
@@ -45,6 +46,7 @@ class WebContext:
     instance: str | None = None
     # Number of open live streams per session.
     streams: Counter[bytes] = field(default_factory=Counter)
+    hook_limits: HookLimits = field(default_factory=HookLimits)
     settings: Settings = field(init=False)
     db: Database = field(init=False)
     plans: Plans = field(init=False)

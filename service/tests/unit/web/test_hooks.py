@@ -246,6 +246,7 @@ async def test_deliveries_beyond_the_rate_of_a_connection_are_dropped_without_an
     await insert_repository(sender)
     monkeypatch.setattr(limits, "HOOKS_BURST", 3)
     monkeypatch.setattr(limits, "HOOKS_PER_SECOND", 0.001)
+    sender.service.context.hook_limits = limits.HookLimits()
     # Senders without the secret do not consume the connection's rate limit.
     for _ in range(5):
         assert (await sender.send(secret="wrong")).status_code == 401

@@ -59,10 +59,14 @@ def unauthorized() -> Problem:
 
 def bearer_token(scope: Scope) -> str | None:
     """The token of the Authorization header; None if the header is missing or repeated."""
+    scheme, token = read_credentials(scope)
+    return token if scheme == "bearer" else None
+
+
+def read_credentials(scope: Scope) -> tuple[str, str]:
+    """The scheme and the rest of the Authorization header; empty if it is missing or repeated."""
     values = all_headers(scope, b"authorization")
     if len(values) != 1:
-        return None
-    scheme, _, token = values[0].partition(b" ")
-    if scheme.lower() != b"bearer":
-        return None
-    return token.strip().decode("latin-1")
+        return "", ""
+    scheme, _, credentials = values[0].decode("latin-1").partition(" ")
+    return scheme.lower(), credentials.strip()

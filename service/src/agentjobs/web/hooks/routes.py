@@ -27,9 +27,10 @@ from agentjobs.platforms.hooks import (
 from agentjobs.web.api.endpoint import Reply
 from agentjobs.web.api.errors import HttpProblem
 from agentjobs.web.api.headers import media_type
+from agentjobs.web.api.requests import check_content_encoding
 from agentjobs.web.context import WebContext
 from agentjobs.web.git.body import limit_size, receive_pieces
-from agentjobs.web.hooks.limits import BodyMemory, DeliveryDropped, HookLimits
+from agentjobs.web.hooks.limits import BodyMemory, DeliveryDropped
 from agentjobs_runtime.problems import Problem
 
 P = ParamSpec("P")
@@ -52,7 +53,7 @@ async def receive_hook(request: Request) -> Response:
     try:
         event, delivery_id = await _verify(request, context, connection_id)
     except DeliveryDropped:
-        _limits(request).log_dropped(connection_id)
+        context.hook_limits.log_dropped(connection_id)
         return Reply(202, {"status": "dropped"})
     repo_id = request.path_params.get("repo_id")
     status = await record_hook_delivery(context.db, connection_id, delivery_id, event, repo_id)
@@ -71,13 +72,12 @@ async def _verify(
     secret = await _secret(context, platform, connection_id, repo_id)
     if lacks_signature(platform, secret, headers):
         raise _unauthorized()
-    limits = _limits(request)
-    with limits.reserve(connection_id) as memory:
+    with context.hook_limits.reserve(connection_id) as memory:
         # The body is read for an unknown connection too, so that timing reveals nothing.
         body = await _body(request, memory if secret else None)
         if not await _off_loop(body, is_signed, platform, secret, headers, body):
             raise _unauthorized()
-        limits.take(connection_id)
+        context.hook_limits.take(connection_id)
         if media_type(headers.get("content-type")) == "application/x-www-form-urlencoded":
             raise Problem(
                 "unsupported_media_type", "Set the content type of this hook to application/json."
@@ -118,19 +118,8 @@ async def _open(
         ) from None
 
 
-def _limits(request: Request) -> HookLimits:
-    """The limits of this process."""
-    state = request.app.state
-    if not hasattr(state, "hook_limits"):
-        state.hook_limits = HookLimits()
-    limits: HookLimits = state.hook_limits
-    return limits
-
-
 async def _check_headers(request: Request) -> None:
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
-        raise Problem("unsupported_media_type", "The body must not be compressed.")
+    check_content_encoding(request.scope)
     content_length = request.headers.get("content-length", "")
     if content_length.isdecimal() and (
         len(content_length) > 15 or int(content_length) > MAX_HOOK_BYTES
