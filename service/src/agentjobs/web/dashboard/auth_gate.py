@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from agentjobs.organizations.audit import Actor, acting_as
+from agentjobs.organizations.audit import Actor, ActorKind, acting_as
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.form_tokens import is_valid_token, return_token, use_token
 from agentjobs.organizations.memberships import list_memberships
@@ -78,8 +78,7 @@ class _AuthGate:
         request = await self._authenticate(route, http)
         if not request.may(route.role):
             raise _refusal(route, request)
-        viewer = request.viewer
-        with acting_as(Actor("user", viewer.display_name, viewer.user_id, request.origin.address)):
+        with acting_as(_actor(route, request)):
             if http.method == "POST":
                 return await self._submit_form(route, request)
             return await route.handler(request)
@@ -192,6 +191,13 @@ async def _handle_form(route: PageRoute, request: PageRequest) -> Response:
         if route.problem_page is None or problem.code == "not_found":
             raise
         return await route.problem_page(request, problem)
+
+
+def _actor(route: PageRoute, request: PageRequest) -> Actor:
+    """Members of an organization see that it was an operator of the service, not one of them."""
+    kind: ActorKind = "operator" if route.role == "operator" else "user"
+    viewer = request.viewer
+    return Actor(kind, viewer.display_name, viewer.user_id, request.origin.address)
 
 
 def _refusal(route: PageRoute, request: PageRequest) -> Problem:

@@ -16,7 +16,6 @@ from agentjobs.organizations.organizations import set_plan
 from agentjobs.organizations.pauses import pause, resume
 from agentjobs.web.dashboard.list_query import ListQuery, PageNumber
 from agentjobs.web.dashboard.live import live
-from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.money import usd_text
@@ -43,8 +42,7 @@ class _Query(ListQuery, frozen=True, kw_only=True):
 
 async def change_plan(request: PageRequest) -> Response:
     name, plan = await _name(request), request.form.text("plan")
-    with acting_as_operator(request):
-        await set_plan(request.db, request.context.plans, name, plan)
+    await set_plan(request.db, request.context.plans, name, plan)
     return _redirect(request, name, f"{name} is on the plan {plan} now.")
 
 
@@ -52,22 +50,19 @@ async def change_budget(request: PageRequest) -> Response:
     """An empty field is no limit."""
     name, limits = await _name(request), _entered_limits(request)
     daily, job = limits["daily"] or NO_LIMIT, limits["job"] or NO_LIMIT
-    with acting_as_operator(request):
-        await set_budget(request.db, name, daily=daily, job=job)
+    await set_budget(request.db, name, daily=daily, job=job)
     return _redirect(request, name, "Budgets saved. They apply to jobs that start from now on.")
 
 
 async def pause_one(request: PageRequest) -> Response:
     name = await _name(request)
-    with acting_as_operator(request):
-        await pause(request.db, name)
+    await pause(request.db, name)
     return _redirect(request, name, f"{name} is paused: running jobs continue, no new jobs start.")
 
 
 async def resume_one(request: PageRequest) -> Response:
     name = await _name(request)
-    with acting_as_operator(request):
-        await resume(request.db, name)
+    await resume(request.db, name)
     return _redirect(request, name, f"Jobs of {name} start again.")
 
 

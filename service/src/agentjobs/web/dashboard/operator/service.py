@@ -16,7 +16,6 @@ from agentjobs.jobs.operations.workers import WorkerView, list_worker_views
 from agentjobs.organizations.pauses import load_pauses, pause, resume
 from agentjobs.store.database_facts import read_database_facts
 from agentjobs.web.dashboard.live import live
-from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.settings.digest import short_digest
@@ -43,15 +42,13 @@ class _Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def pause_all(request: PageRequest) -> Response:
-    with acting_as_operator(request):
-        await pause(request.db)
+    await pause(request.db)
     banner = "The service is paused: running jobs continue, no new jobs start."
     return request.redirect(_PATH, banner=banner)
 
 
 async def resume_all(request: PageRequest) -> Response:
-    with acting_as_operator(request):
-        await resume(request.db)
+    await resume(request.db)
     return request.redirect(_PATH, banner="Jobs start again.")
 
 

@@ -9,7 +9,6 @@ from agentjobs.jobs.operations.workers import (
     resume_worker,
 )
 from agentjobs.web.dashboard.live import live
-from agentjobs.web.dashboard.operator.actor import acting_as_operator
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem
@@ -26,22 +25,19 @@ _TONES = {
 
 
 async def drain(request: PageRequest) -> Response:
-    with acting_as_operator(request):
-        worker = await drain_worker(request.db, request.settings, await _worker_id(request))
+    worker = await drain_worker(request.db, request.settings, await _worker_id(request))
     banner = f"{worker.hostname} finishes its jobs and claims no more."
     return request.redirect(_PATH, banner=banner)
 
 
 async def resume(request: PageRequest) -> Response:
-    with acting_as_operator(request):
-        worker = await resume_worker(request.db, request.settings, await _worker_id(request))
+    worker = await resume_worker(request.db, request.settings, await _worker_id(request))
     return request.redirect(_PATH, banner=f"{worker.hostname} claims jobs again.")
 
 
 async def remove(request: PageRequest) -> Response:
     worker_id = await _worker_id(request)
-    with acting_as_operator(request):
-        worker, requeued = await remove_worker(request.db, request.settings, worker_id)
+    worker, requeued = await remove_worker(request.db, request.settings, worker_id)
     banner = f"{worker.hostname} was removed. Jobs that were requeued: {requeued}."
     return request.redirect(_PATH, banner=banner)
 
