@@ -12,7 +12,7 @@ from agentjobs.store.database import StoreUnavailable
 from agentjobs.web.api.connected import Interruption, run_while_connected
 from agentjobs.web.api.errors import stopping
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
-from agentjobs.web.dashboard.page_route import PageHandler
+from agentjobs.web.dashboard.page_route import PageHandler, PageRoute, Role, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.webhooks.events import activity_topic
 from agentjobs_runtime.problems import Problem
@@ -139,6 +139,17 @@ def live(show: PageHandler, *parts: str, topics: tuple[str, ...] = ()) -> PageHa
         return live_parts(request, (*topics, activity_topic(request.organization_id)), render)
 
     return stream
+
+
+def live_page(
+    path: str, role: Role, show: PageHandler, *parts: str, topics: tuple[str, ...] = ()
+) -> Routes:
+    """The page `show` and its stream."""
+    stream = live(show, *parts, topics=topics)
+    return [
+        PageRoute("GET", path, role, show),
+        PageRoute("GET", f"{path.rstrip('/')}/stream", role, stream),
+    ]
 
 
 async def until_signed_out(request: PageRequest) -> None:

@@ -12,8 +12,8 @@ from agentjobs.jobs.views.listing import list_lines
 from agentjobs.jobs.views.statistics import Figures, Overview
 from agentjobs.web.dashboard.attention import load_attention
 from agentjobs.web.dashboard.checklist import load_checklist
-from agentjobs.web.dashboard.live import live
-from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.live import live_page
+from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.plots import plots
 from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries
 from agentjobs.web.dashboard.plots.scale import Unit
@@ -134,7 +134,4 @@ def _drawings(overview: Overview, zone: tzinfo) -> list[Drawing]:
     ]
 
 
-ROUTES: Routes = [
-    PageRoute("GET", "/", "viewer", show),
-    PageRoute("GET", "/stream", "viewer", live(show, *_PARTS)),
-]
+ROUTES: Routes = live_page("/", "viewer", show, *_PARTS)

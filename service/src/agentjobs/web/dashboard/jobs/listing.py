@@ -11,8 +11,8 @@ from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import JobPage, list_lines
 from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.list_query import ListQuery
-from agentjobs.web.dashboard.live import live
-from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.live import live_page
+from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.clock import now_ms
@@ -87,7 +87,4 @@ def _labels(text: str) -> dict[str, str]:
     return {key.strip(): value.strip()}
 
 
-ROUTES: Routes = [
-    PageRoute("GET", "/jobs", "viewer", show),
-    PageRoute("GET", "/jobs/stream", "viewer", live(show, "jobs/rows")),
-]
+ROUTES: Routes = live_page("/jobs", "viewer", show, "jobs/rows")

@@ -15,7 +15,7 @@ from agentjobs.organizations.budgets import NO_LIMIT, set_budget
 from agentjobs.organizations.organizations import set_plan
 from agentjobs.organizations.pauses import pause, resume
 from agentjobs.web.dashboard.list_query import ListQuery, PageNumber
-from agentjobs.web.dashboard.live import live
+from agentjobs.web.dashboard.live import live_page
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.money import usd_text
@@ -24,7 +24,6 @@ from agentjobs_runtime.problems import Problem
 PATH = "/operator"
 
 _PAGE = 50
-_MAX_QUERY_LENGTH = 100
 _ORDERS: dict[Order, str] = {
     "name": "Name",
     "waiting": "Most waiting jobs",
@@ -132,12 +131,8 @@ async def show(request: PageRequest) -> Response:
 
 _ONE = f"{PATH}/organizations/{{name}}"
 ROUTES: Routes = [
-    PageRoute("GET", PATH, "operator", show),
-    PageRoute(
-        "GET",
-        f"{PATH}/stream",
-        "operator",
-        live(show, "operator/organization_rows", topics=("jobs", "organizations")),
+    *live_page(
+        PATH, "operator", show, "operator/organization_rows", topics=("jobs", "organizations")
     ),
     PageRoute("GET", _ONE, "operator", show_one),
     PageRoute("POST", f"{_ONE}/plan", "operator", change_plan, problem_page=show_one),

@@ -3,8 +3,8 @@
 from starlette.responses import Response
 
 from agentjobs.jobs.views.service_queue import list_waiting
-from agentjobs.web.dashboard.live import live
-from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.live import live_page
+from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 
 _PATH = "/operator/queues"
@@ -39,11 +39,5 @@ async def show(request: PageRequest) -> Response:
 
 
 ROUTES: Routes = [
-    PageRoute("GET", _PATH, "operator", show),
-    PageRoute(
-        "GET",
-        f"{_PATH}/stream",
-        "operator",
-        live(show, "operator/queue_rows", topics=("jobs",)),
-    ),
+    *live_page(_PATH, "operator", show, "operator/queue_rows", topics=("jobs",)),
 ]

@@ -15,7 +15,7 @@ from agentjobs.fleet.processes import (
 from agentjobs.jobs.operations.workers import WorkerView, list_worker_views
 from agentjobs.organizations.pauses import load_pauses, pause, resume
 from agentjobs.store.database_facts import read_database_facts
-from agentjobs.web.dashboard.live import live
+from agentjobs.web.dashboard.live import live_page
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.settings.digest import short_digest
@@ -95,13 +95,7 @@ def _shared_fields(process: ProcessInfo | WorkerView) -> dict[str, Any]:
 
 
 ROUTES: Routes = [
-    PageRoute("GET", _PATH, "operator", show),
-    PageRoute(
-        "GET",
-        f"{_PATH}/stream",
-        "operator",
-        live(show, "operator/service_state", topics=("organizations",)),
-    ),
+    *live_page(_PATH, "operator", show, "operator/service_state", topics=("organizations",)),
     PageRoute("POST", f"{_PATH}/pause", "operator", pause_all),
     PageRoute("POST", f"{_PATH}/resume", "operator", resume_all),
 ]

@@ -8,7 +8,7 @@ from agentjobs.jobs.operations.workers import (
     remove_worker,
     resume_worker,
 )
-from agentjobs.web.dashboard.live import live
+from agentjobs.web.dashboard.live import live_page
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem
@@ -64,13 +64,7 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
 
 
 ROUTES: Routes = [
-    PageRoute("GET", _PATH, "operator", show),
-    PageRoute(
-        "GET",
-        f"{_PATH}/stream",
-        "operator",
-        live(show, "operator/worker_rows", topics=("jobs",)),
-    ),
+    *live_page(_PATH, "operator", show, "operator/worker_rows", topics=("jobs",)),
     PageRoute("POST", f"{_PATH}/{{id}}/drain", "operator", drain),
     PageRoute("POST", f"{_PATH}/{{id}}/resume", "operator", resume),
     PageRoute("POST", f"{_PATH}/{{id}}/remove", "operator", remove, problem_page=show),

@@ -13,7 +13,7 @@ from agentjobs.jobs.views.pull_lines import (
 from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.pulls.pulls import PullCursor
 from agentjobs.web.dashboard.list_query import ListQuery
-from agentjobs.web.dashboard.live import live
+from agentjobs.web.dashboard.live import live, live_page
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repo_addresses import REPO
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
@@ -103,10 +103,8 @@ def _repo(request: PageRequest) -> str | None:
     return request.http.path_params.get("full_name")
 
 
-_STREAM = live(show, "pulls/rows")
 ROUTES: Routes = [
-    PageRoute("GET", "/pulls", "viewer", show),
-    PageRoute("GET", "/pulls/stream", "viewer", _STREAM),
+    *live_page("/pulls", "viewer", show, "pulls/rows"),
     PageRoute("GET", f"/{{org}}/{REPO}/pulls", "viewer", show, takes_keys=True),
-    PageRoute("GET", f"/{{org}}/{REPO}/pulls/stream", "viewer", _STREAM),
+    PageRoute("GET", f"/{{org}}/{REPO}/pulls/stream", "viewer", live(show, "pulls/rows")),
 ]

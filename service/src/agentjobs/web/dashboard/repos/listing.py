@@ -9,7 +9,7 @@ from agentjobs.jobs.views.repo_lines import Order, RepoFilter, State, list_repo_
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.repos.imports.rows import dismiss, list_imports
 from agentjobs.web.dashboard.list_query import ListQuery, PageNumber
-from agentjobs.web.dashboard.live import live
+from agentjobs.web.dashboard.live import live_page
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repos.index_text import PLATFORM_NAMES, index_state
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -19,7 +19,6 @@ from agentjobs_runtime.problems import Problem
 PATH = "/repos"
 
 _PER_PAGE = 50
-_MAX_CHARACTERS = 320
 _STATE_NAMES: dict[State, str] = {
     "ready": "Ready",
     "indexing": "Indexing",
@@ -121,13 +120,7 @@ def _for_page(problem: Problem) -> Problem:
 
 
 ROUTES: Routes = [
-    PageRoute("GET", PATH, "viewer", show),
-    PageRoute(
-        "GET",
-        f"{PATH}/stream",
-        "viewer",
-        live(show, "repos/rows", topics=("index", "repos", "findings")),
-    ),
+    *live_page(PATH, "viewer", show, "repos/rows", topics=("index", "repos", "findings")),
     PageRoute("POST", PATH, "admin", connect, problem_page=show),
     PageRoute("POST", f"{PATH}/imports/{{id}}/cancel", "admin", cancel_import),
     PageRoute("POST", f"{PATH}/imports/{{id}}/dismiss", "admin", dismiss_import),

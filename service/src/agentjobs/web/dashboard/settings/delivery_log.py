@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.web.dashboard.list_query import ListQuery
-from agentjobs.web.dashboard.live import live
+from agentjobs.web.dashboard.live import live_page
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text_filters import counted
@@ -36,6 +36,7 @@ _SPANS = {"1": "the last 24 hours", "7": "the last 7 days", "30": "the last 30 d
 _NOT_FOUND = "There is no such delivery in the log. It may have expired."
 # Whatever sends a request sets them itself.
 _HEADERS_OF_CLIENTS = {"host", "content-length", "connection", "accept", "accept-encoding"}
+_LIVE_PARTS = ("settings/delivery_state", "settings/delivery_attempts")
 _ID_PATTERN = "^dlv_[0-9a-z]{26}$"
 
 
@@ -182,25 +183,9 @@ def _as_curl(detail: DeliveryDetail) -> str:
 
 
 ROUTES: Routes = [
-    PageRoute("GET", PATH, "member", show_list),
-    PageRoute(
-        "GET",
-        f"{PATH}/stream",
-        "member",
-        live(show_list, "settings/delivery_list"),
-    ),
+    *live_page(PATH, "member", show_list, "settings/delivery_list"),
     PageRoute("POST", f"{PATH}/redeliver-failed", "member", redeliver_all_failed),
     PageRoute("POST", f"{PATH}/redeliver-selected", "member", redeliver_selected),
-    PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
-    PageRoute(
-        "GET",
-        f"{PATH}/{{id}}/stream",
-        "member",
-        live(
-            show_one,
-            "settings/delivery_state",
-            "settings/delivery_attempts",
-        ),
-    ),
+    *live_page(f"{PATH}/{{id}}", "member", show_one, *_LIVE_PARTS),
     PageRoute("POST", f"{PATH}/{{id}}/redeliver", "member", redeliver_one, problem_page=show_one),
 ]

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from agentjobs.web.dashboard.live import live
+from agentjobs.web.dashboard.live import live_page
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.webhook_plots import load_plots
@@ -24,6 +24,7 @@ from agentjobs_runtime.problems import Problem
 
 PATH = "/settings/webhooks"
 
+_LIVE_PARTS = ("settings/webhook_state", "settings/webhook_deliveries")
 _SHOWN_DELIVERIES = 10
 _EVENT_DESCRIPTIONS = {
     "job.queued": "a job was accepted and is waiting to start",
@@ -228,25 +229,9 @@ def _endpoint_path(endpoint: Endpoint) -> str:
 
 # After the delivery log's routes, whose path would match as an endpoint.
 ROUTES: Routes = [
-    PageRoute("GET", PATH, "member", show_list),
+    *live_page(PATH, "member", show_list, "settings/webhook_rows"),
     PageRoute("POST", PATH, "admin", add, problem_page=show_list),
-    PageRoute(
-        "GET",
-        f"{PATH}/stream",
-        "member",
-        live(show_list, "settings/webhook_rows"),
-    ),
-    PageRoute("GET", f"{PATH}/{{id}}", "member", show_one),
-    PageRoute(
-        "GET",
-        f"{PATH}/{{id}}/stream",
-        "member",
-        live(
-            show_one,
-            "settings/webhook_state",
-            "settings/webhook_deliveries",
-        ),
-    ),
+    *live_page(f"{PATH}/{{id}}", "member", show_one, *_LIVE_PARTS),
     PageRoute("POST", f"{PATH}/{{id}}", "admin", edit, problem_page=show_edited),
     PageRoute("POST", f"{PATH}/{{id}}/test", "admin", test, problem_page=show_one),
     PageRoute("POST", f"{PATH}/{{id}}/rotate", "admin", rotate, problem_page=show_one),

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.advisories.findings import FindingView, list_findings
 from agentjobs.advisories.lookup import AffectedPackage, Vulnerability, find_vulnerability
-from agentjobs.web.dashboard.live import live
-from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.live import live_page
+from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
 from agentjobs.web.dashboard.vulnerabilities.lines import LIVE_TOPICS, load_lines
@@ -136,12 +136,6 @@ def _view_of_finding(finding: FindingView) -> _AdvisoryView:
     )
 
 
-ROUTES: Routes = [
-    PageRoute("GET", f"{PATH}/{{advisory_id}}", "viewer", show),
-    PageRoute(
-        "GET",
-        f"{PATH}/{{advisory_id}}/stream",
-        "viewer",
-        live(show, "vulnerabilities/affected", topics=LIVE_TOPICS),
-    ),
-]
+ROUTES: Routes = live_page(
+    f"{PATH}/{{advisory_id}}", "viewer", show, "vulnerabilities/affected", topics=LIVE_TOPICS
+)

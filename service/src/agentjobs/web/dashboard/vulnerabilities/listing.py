@@ -8,8 +8,8 @@ from agentjobs.advisories.feeds import list_feeds
 from agentjobs.advisories.findings import count_findings, list_findings
 from agentjobs.advisories.lookup import find_vulnerability
 from agentjobs.advisories.packages import list_packages
-from agentjobs.web.dashboard.live import live
-from agentjobs.web.dashboard.page_route import PageRoute, Routes
+from agentjobs.web.dashboard.live import live_page
+from agentjobs.web.dashboard.page_route import Routes
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.feed_state import feed_state
@@ -102,12 +102,4 @@ async def _known_advisory(request: PageRequest, text: str) -> str:
     return ""
 
 
-ROUTES: Routes = [
-    PageRoute("GET", PATH, "viewer", show),
-    PageRoute(
-        "GET",
-        f"{PATH}/stream",
-        "viewer",
-        live(show, "vulnerabilities/rows", topics=LIVE_TOPICS),
-    ),
-]
+ROUTES: Routes = live_page(PATH, "viewer", show, "vulnerabilities/rows", topics=LIVE_TOPICS)
