@@ -1,29 +1,27 @@
 """Error pages: what happened and what to do next. Sends browsers without a session to sign in."""
 
-from functools import partial
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from agentjobs.organizations.form_tokens import form_token, new_nonce
-from agentjobs.organizations.memberships import allows
-from agentjobs.organizations.sessions import Viewer, find_viewer
+from agentjobs.organizations.sessions import Origin, Viewer, find_viewer
 from agentjobs.store.database import StoreError
 from agentjobs.web.api.errors import UnknownPathProblem, build_headers, find_status
 from agentjobs.web.basic_auth import unauthorized
 from agentjobs.web.context import WebContext
-from agentjobs.web.dashboard.cookies import SESSION, ZONE, cookie_name, read_cookie
+from agentjobs.web.dashboard.cookies import SESSION, read_cookie
+from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.origins import safe_next
 from agentjobs.web.dashboard.other_organizations import InOtherOrganization
-from agentjobs.web.dashboard.pages import HEADERS, html_response, render
-from agentjobs.web.dashboard.zones import shown_zone, zone_named
+from agentjobs.web.dashboard.pages import HEADERS, html_response
+from agentjobs.web.dashboard.request_context import AnonymousRequest, PageRequest
 from agentjobs_runtime.problems import Problem
 
 _SIGN_IN = "You are not signed in, so nothing was changed. Sign in and try again."
 # The fields for longer text. Others are quick to fill in again, or secret.
 _LONG_TEXTS = ("prompt", "body", "definition")
+_NO_ORIGIN = Origin("", "")
 NO_PAGE = "There is no page at this address. It may have been mistyped or removed."
 
 
@@ -53,24 +51,27 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
     sign_in_url = f"{prefix}/sign-in?next={quote(page, safe='/')}"
     if isinstance(problem, NotSignedIn) and request.method != "POST":
         return RedirectResponse(sign_in_url, status_code=303, headers=HEADERS)
+    form = getattr(request.state, "form", Form([]))
+    layout = AnonymousRequest(context, request, _NO_ORIGIN, form)
+    if viewer := await _viewer(request, context, problem):
+        layout = PageRequest(context, request, _NO_ORIGIN, form, viewer)
     status = find_status(problem)
-    form = getattr(request.state, "form", None)
-    values = {
-        **_layout_values(request, await _viewer(request, context, problem)),
-        "zone_cookie": cookie_name(context.settings, ZONE),
-        **shown_zone(zone_named(read_cookie(request, context.settings, ZONE))),
-        "prefix": prefix,
-        "problem": problem,
-        "other_organizations": problem if isinstance(problem, InOtherOrganization) else None,
+    html = await layout.fragment(
+        "error.html",
+        # Notices take a query, which may fail again.
+        notices=(),
+        banner=None,
+        problem=problem,
+        other_organizations=problem if isinstance(problem, InOtherOrganization) else None,
         # The API's message for an unknown path addresses programs.
-        "message": NO_PAGE if isinstance(problem, UnknownPathProblem) else problem.message,
-        "page": page,
-        "sign_in_url": sign_in_url,
-        "typed": [text for name in _LONG_TEXTS if form and (text := form.raw(name).strip())],
-        "status": status,
-        "request_id": request_id,
-    }
-    response = html_response(await render("error.html", values), status)
+        message=NO_PAGE if isinstance(problem, UnknownPathProblem) else problem.message,
+        page=page,
+        sign_in_url=sign_in_url,
+        typed=[text for name in _LONG_TEXTS if (text := form.raw(name).strip())],
+        status=status,
+        request_id=request_id,
+    )
+    response = html_response(html, status)
     response.headers.update(build_headers(problem))
     return response
 
@@ -92,16 +93,3 @@ async def _viewer(request: Request, context: WebContext, problem: Problem) -> Vi
         return await find_viewer(context.db, context.settings, token)
     except StoreError:
         return None
-
-
-def _layout_values(request: Request, viewer: Viewer | None) -> dict[str, Any]:
-    """What a page's layout needs, without the values that take a query."""
-    return {
-        "viewer": viewer,
-        "csrf": form_token(viewer.csrf, new_nonce()) if viewer else "",
-        "form_nonce": "",
-        "may": partial(allows, viewer.role if viewer else ""),
-        "current_path": request.url.path,
-        "notices": (),
-        "banner": None,
-    }
