@@ -1,5 +1,6 @@
 """Settings > Secrets of environments: for setup, the proxy and registries. Never shows values."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from agentjobs.environments.secrets import (
 from agentjobs.repos.queries import find_repo
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.settings.sealing_problems import for_page
+from agentjobs.web.dashboard.settings.secret_forms import for_page, read_value
 from agentjobs_runtime.environments.brokered_host import KINDS
 from agentjobs_runtime.problems import Problem
 
@@ -35,39 +36,22 @@ class _FormValues(msgspec.Struct, frozen=True, kw_only=True):
     username: str = ""
 
 
-async def show(request: PageRequest) -> Response:
-    return await _page(request, _FormValues())
-
-
 async def change(request: PageRequest) -> Response:
-    entered = request.form.fill(_FormValues)
-    # Copying often adds whitespace around a key.
-    value = request.form.raw("value").strip()
-    try:
-        if not value:
-            raise Problem("invalid_secret", "Enter a value for the secret.")
-        texts: dict[str, str] = msgspec.structs.asdict(entered)
-        repo_id = await _repo_id(request, texts.pop("repo"))
-        definition = parse_secret(SecretInput(**texts, value=value), repo_id)
-        secret = await set_environment_secret(
-            request.db, request.context.keys, request.organization_id, definition, value
-        )
-    except Problem as problem:
-        return await _page(request, entered, is_open=True, problem=for_page(problem))
+    entered, value = request.form.fill(_FormValues), read_value(request.form)
+    texts: dict[str, str] = msgspec.structs.asdict(entered)
+    repo_id = await _repo_id(request, texts.pop("repo"))
+    definition = parse_secret(SecretInput(**texts, value=value), repo_id)
+    secret = await set_environment_secret(
+        request.db, request.context.keys, request.organization_id, definition, value
+    )
     verb = "set" if secret.created_at == secret.updated_at else "replaced"
     return request.redirect(_PATH, banner=f"{entered.name} was {verb}.")
 
 
 async def remove(request: PageRequest) -> Response:
     name = request.form.text("name")
-    try:
-        repo_id = await _repo_id(request, request.form.text("repo"))
-        await remove_environment_secret(request.db, request.organization_id, repo_id, name)
-    except Problem as problem:
-        if problem.code not in {"secret_not_found", "repo_not_connected"}:
-            raise
-        missing = Problem("not_found", "That secret no longer exists. Nothing was removed.")
-        return await _page(request, _FormValues(), problem=missing)
+    repo_id = await _repo_id(request, request.form.text("repo"))
+    await remove_environment_secret(request.db, request.organization_id, repo_id, name)
     return request.redirect(_PATH, banner=f"{name} was removed.")
 
 
@@ -84,26 +68,23 @@ async def _repo_id(request: PageRequest, full_name: str) -> str:
         ) from None
 
 
-async def _page(
-    request: PageRequest,
-    entered: _FormValues,
-    *,
-    is_open: bool = False,
-    problem: Problem | None = None,
+async def show(
+    request: PageRequest, problem: Problem | None = None, *, is_open: bool = False
 ) -> Response:
     """`is_open`: the form is shown, and the problem is its own."""
     values: dict[str, Any] = {
-        "entered": entered,
+        "entered": request.form.fill(_FormValues) if is_open else _FormValues(),
         "is_open": is_open,
         "secrets": await list_environment_secrets(request.db, request.organization_id),
         "purposes": [(purpose, purpose) for purpose in PURPOSES],
         "kinds": [("", "none"), *((kind, kind) for kind in KINDS)],
     }
-    return await request.render("settings/environment_secrets.html", problem=problem, **values)
+    shown = problem and for_page(problem)
+    return await request.render("settings/environment_secrets.html", problem=shown, **values)
 
 
 ROUTES: Routes = [
     PageRoute("GET", _PATH, "admin", show),
-    PageRoute("POST", _PATH, "admin", change),
-    PageRoute("POST", f"{_PATH}/remove", "admin", remove),
+    PageRoute("POST", _PATH, "admin", change, problem_page=partial(show, is_open=True)),
+    PageRoute("POST", f"{_PATH}/remove", "admin", remove, problem_page=show),
 ]
