@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs.web.dashboard.plots.canvas import _CHARACTER_WIDTH
-from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries, bars, lines, stacked_bars
+from agentjobs.web.dashboard.plots.plots import Drawing, Plot, PlotSeries, lines, stacked_bars
 from agentjobs.web.dashboard.plots.scale import Unit, format_tick, format_value, ticks
 from agentjobs.web.pages import template_environment
 
-KINDS = [bars, stacked_bars, lines]
+KINDS = [stacked_bars, lines]
 
 
 def plot_of(*values: float | None, unit: Unit = "count", labels: tuple[str, ...] = ()) -> Plot:
@@ -94,7 +94,7 @@ def test_a_plot_without_values_is_replaced_by_text(draw, values) -> None:
 
 
 def test_a_small_value_is_visible_beside_a_large_one() -> None:
-    wide = trees(bars(plot_of(1, 1_000_000)))[0]
+    wide = trees(stacked_bars(plot_of(1, 1_000_000)))[0]
     heights = {float(rect.attrib["height"]) for rect in wide.iter("rect")}
     assert min(heights) >= 1
 
@@ -177,7 +177,7 @@ def test_any_name_and_number_makes_valid_svg(name: str, values) -> None:
 
 def test_the_figure_has_a_legend_and_a_table_of_the_same_numbers() -> None:
     figure = template_environment("agentjobs.web.dashboard").get_template("plot.html").module.figure
-    html = figure(bars(plot_of(1, None, unit="usd")))
+    html = figure(stacked_bars(plot_of(1, None, unit="usd")))
     assert '<th scope="row">1 Mar</th><td>$1.00</td><td>none</td>' in html
     assert html.count("<li>") == 2
     assert "style=" not in html
@@ -187,4 +187,4 @@ def test_the_figure_has_a_legend_and_a_table_of_the_same_numbers() -> None:
     for draw in KINDS:
         shown = figure(draw(hostile))
         assert not {"<b>", "<i>", "<u>"} & {shown[at : at + 3] for at in range(len(shown))}
-    assert "No data yet." in figure(bars(plot_of()))
+    assert "No data yet." in figure(stacked_bars(plot_of()))

@@ -87,7 +87,7 @@ _PLOTS = (
     ),
     _PlotSpec(
         "Model cost",
-        plots.bars,
+        plots.stacked_bars,
         "No model cost in this period.",
         (_Line("cost", "s-1", lambda bucket: bucket.cost_nanousd / NANOUSD_PER_USD),),
         "usd",

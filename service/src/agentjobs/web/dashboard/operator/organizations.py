@@ -7,18 +7,17 @@ from starlette.responses import Response
 
 from agentjobs.jobs.views.organization_lines import (
     Order,
-    OrganizationLine,
     find_organization_line,
     list_organization_lines,
 )
-from agentjobs.organizations.budgets import NO_LIMIT, set_budget
+from agentjobs.organizations.budgets import set_budget
 from agentjobs.organizations.organizations import set_plan
 from agentjobs.organizations.pauses import pause, resume
 from agentjobs.web.dashboard.list_query import ListQuery, PageNumber
 from agentjobs.web.dashboard.live import live_page
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs_runtime.money import usd_text
+from agentjobs.web.dashboard.settings.budgets import SAVED, read_limits, shown_limits
 from agentjobs_runtime.problems import Problem
 
 PATH = "/operator"
@@ -46,11 +45,9 @@ async def change_plan(request: PageRequest) -> Response:
 
 
 async def change_budget(request: PageRequest) -> Response:
-    """An empty field is no limit."""
-    name, limits = await _name(request), _entered_limits(request)
-    daily, job = limits["daily"] or NO_LIMIT, limits["job"] or NO_LIMIT
-    await set_budget(request.db, name, daily=daily, job=job)
-    return _redirect(request, name, "Budgets saved. They apply to jobs that start from now on.")
+    name = await _name(request)
+    await set_budget(request.db, name, **read_limits(request.form))
+    return _redirect(request, name, SAVED)
 
 
 async def pause_one(request: PageRequest) -> Response:
@@ -65,10 +62,6 @@ async def resume_one(request: PageRequest) -> Response:
     return _redirect(request, name, f"Jobs of {name} start again.")
 
 
-def _entered_limits(request: PageRequest) -> dict[str, str]:
-    return {key: request.form.text(key).removeprefix("$").strip() for key in ("daily", "job")}
-
-
 async def show_one(request: PageRequest, problem: Problem | None = None) -> Response:
     line = await find_organization_line(request.db, request.path_param("name"))
     plans = request.context.plans
@@ -79,7 +72,7 @@ async def show_one(request: PageRequest, problem: Problem | None = None) -> Resp
         plans=_plan_options(request, line.plan),
         concurrent_jobs=plans.concurrent_jobs(line.plan),
         queue_limit=request.settings.queue_limit,
-        limits=_entered_limits(request) if "daily" in request.form else _format_limits(line),
+        limits=shown_limits(request.form, line.daily_budget_nanousd, line.job_budget_nanousd),
     )
 
 
@@ -91,13 +84,6 @@ def _plan_options(request: PageRequest, current: str) -> list[tuple[str, str]]:
     if current not in plans.names:
         options.append((current, f"{current} (no longer in the settings, counts as the lowest)"))
     return options
-
-
-def _format_limits(line: OrganizationLine) -> dict[str, str]:
-    return {
-        "daily": usd_text(line.daily_budget_nanousd) or "",
-        "job": usd_text(line.job_budget_nanousd) or "",
-    }
 
 
 async def _name(request: PageRequest) -> str:

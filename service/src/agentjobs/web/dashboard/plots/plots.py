@@ -1,4 +1,4 @@
-"""Draws bar, stacked bar and line plots as SVG, without scripts or inline styles.
+"""Draws stacked bars and lines as SVG, without scripts or inline styles.
 
 Colours are classes of plots.css.
 """
@@ -45,11 +45,6 @@ class Drawing(msgspec.Struct, frozen=True):
 
 _MAX_BAR_WIDTH = 36.0
 _Marks = Callable[[Canvas, Plot], None]
-
-
-def bars(plot: Plot) -> Drawing:
-    """One group of adjacent bars for each label."""
-    return _drawing(plot, _highest(plot), _draw_bars)
 
 
 def stacked_bars(plot: Plot) -> Drawing:
@@ -112,17 +107,6 @@ def _summary(plot: Plot) -> str:
 
 def _title(plot: Plot, series: PlotSeries, index: int) -> str:
     return f"{plot.labels[index]}, {series.name}: {format_value(series.values[index], plot.unit)}"
-
-
-def _draw_bars(canvas: Canvas, plot: Plot) -> None:
-    width = min(_MAX_BAR_WIDTH, canvas.slot * 0.8 / max(1, len(plot.series)))
-    for index in range(len(plot.labels)):
-        left = canvas.x_at(index) - width * len(plot.series) / 2
-        for point, series in enumerate(plot.series):
-            value = series.values[index]
-            if value is not None:
-                title = _title(plot, series, index)
-                canvas.bar(series.css_class, left + point * width, width, (0.0, value), title)
 
 
 def _draw_stacks(canvas: Canvas, plot: Plot) -> None:

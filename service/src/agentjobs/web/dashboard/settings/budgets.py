@@ -14,7 +14,7 @@ from agentjobs.organizations.budgets import (
 )
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.plots.plots import Plot, PlotSeries, bars
+from agentjobs.web.dashboard.plots.plots import Plot, PlotSeries, stacked_bars
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
 from agentjobs_runtime.money import usd, usd_text
@@ -22,13 +22,8 @@ from agentjobs_runtime.problems import Problem
 
 _PATH = "/settings/budgets"
 _DAYS = 30
-
-
-class _FormValues(msgspec.Struct, frozen=True):
-    """Amounts as entered, in US dollars; empty means no limit."""
-
-    daily: str
-    job: str
+_LIMITS = {"daily": "Each day", "job": "Each job"}
+SAVED = "Budgets saved. They apply to jobs that start from now on."
 
 
 class _Today(msgspec.Struct, frozen=True):
@@ -40,15 +35,8 @@ class _Today(msgspec.Struct, frozen=True):
 
 
 async def change(request: PageRequest) -> Response:
-    await set_budget(
-        request.db,
-        request.organization,
-        daily=_limit(request.form, "daily", "Each day"),
-        job=_limit(request.form, "job", "Each job"),
-    )
-    return request.redirect(
-        _PATH, banner="Budgets saved. They apply to jobs that start from now on."
-    )
+    await set_budget(request.db, request.organization, **read_limits(request.form))
+    return request.redirect(_PATH, banner=SAVED)
 
 
 def summarize_today(budget: Budget, spent_nanousd: int) -> _Today:
@@ -58,8 +46,15 @@ def summarize_today(budget: Budget, spent_nanousd: int) -> _Today:
     return _Today(spent_nanousd, max(limit - spent_nanousd, 0), min(spent_nanousd / limit, 1.0))
 
 
-def _form_values(budget: Budget) -> _FormValues:
-    return _FormValues(usd_text(budget.daily_nanousd) or "", usd_text(budget.job_nanousd) or "")
+def read_limits(form: Form) -> dict[str, str]:
+    """The arguments of `set_budget`. An empty field means no limit."""
+    return {name: _limit(form, name, label) for name, label in _LIMITS.items()}
+
+
+def shown_limits(form: Form, daily: int | None, job: int | None) -> dict[str, str]:
+    """The values of the fields: as entered, or else as stored."""
+    stored = {"daily": usd_text(daily) or "", "job": usd_text(job) or ""}
+    return {name: form.text(name) if name in form else text for name, text in stored.items()}
 
 
 async def show(request: PageRequest, problem: Problem | None = None) -> Response:
@@ -72,11 +67,11 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
         "settings/budgets.html",
         problem=problem,
         budget=budget,
-        form_values=request.form.fill(_FormValues) if problem else _form_values(budget),
+        form_values=shown_limits(request.form, budget.daily_nanousd, budget.job_nanousd),
         today=summarize_today(budget, days[-1].nanousd),
         total_nanousd=sum(day.nanousd for day in days),
         spent_days=[(day, nanousd) for day, nanousd in reversed(dated_costs) if nanousd],
-        drawing=bars(_plot(dated_costs)),
+        drawing=stacked_bars(_plot(dated_costs)),
     )
 
 
