@@ -27,7 +27,7 @@ async def test_the_printed_link_leads_to_a_merged_pull_request(
 
     await create_job(page, "waiting", "Wait for a signal")
     loaded = await page.evaluate("performance.timeOrigin")
-    status = page.locator("#job-head .badge").first
+    status = page.locator('[id="jobs/head"] .badge').first
     await expect(status).to_have_text("running")
     log = page.get_by_role("log")
     await expect(log.get_by_text("green", exact=True)).to_have_class(re.compile("a-green"))

@@ -76,7 +76,7 @@ async def test_a_job_is_created_with_the_keyboard_alone(
     await expect(page.get_by_role("heading", level=1)).to_have_text("Talk to me")
 
     confirm = page.locator("details.confirm")
-    await expect(page.locator("#job-head .badge").first).to_have_text("running")
+    await expect(page.locator('[id="jobs/head"] .badge').first).to_have_text("running")
     await tab_to(page, confirm.locator("summary"))
     await keyboard.press("Enter")
     await expect(confirm.get_by_role("button")).to_be_visible()
@@ -86,7 +86,7 @@ async def test_a_job_is_created_with_the_keyboard_alone(
     await keyboard.press("Enter")
     await tab_to(page, confirm.get_by_role("button"))
     await keyboard.press("Enter")
-    await expect(page.locator("#job-head .badge").first).to_have_text("cancelled")
+    await expect(page.locator('[id="jobs/head"] .badge').first).to_have_text("cancelled")
 
 
 async def test_shortcuts_find_anything_and_move_through_lists(

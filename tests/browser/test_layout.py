@@ -121,12 +121,12 @@ async def test_the_elapsed_time_of_a_running_job_is_updated(
     # An update from the server would start again at the actual time.
     await page.route("**/stream?*", lambda _: None)
     await page.goto(f"/jobs/{samples.running}")
-    shown = page.locator("#job-details [data-elapsed]")
+    shown = page.locator('[id="jobs/details"] [data-elapsed]')
     first = await shown.inner_text()
     await page.clock.fast_forward("02:00:00")
     await expect(shown).not_to_have_text(first)
     await expect(shown).to_contain_text("2 h")
-    await expect(page.locator("#job-details [data-moment]").first).to_have_text("2 h ago")
+    await expect(page.locator('[id="jobs/details"] [data-moment]').first).to_have_text("2 h ago")
 
 
 async def test_pages_are_in_the_browsers_time_zone(
@@ -136,7 +136,7 @@ async def test_pages_are_in_the_browsers_time_zone(
     await page.goto("/")
     await page.goto(f"/jobs/{samples.completed}")
     await expect(page.locator("footer")).to_contain_text("Times are in Asia/Tokyo.")
-    created = page.locator("#job-details time").first
+    created = page.locator('[id="jobs/details"] time').first
     local = await created.evaluate(
         """(time) => new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" })
           .format(new Date(time.dateTime))"""
@@ -161,7 +161,7 @@ async def test_the_commits_of_a_job_are_shown_without_scripts(
     page = await open_page(storage_state=admin_state, java_script_enabled=False)
     await page.goto(f"/jobs/{samples.completed}")
     for commit in (samples.base, samples.head):
-        await expect(page.locator("#job-details").get_by_text(commit[:12])).to_be_visible()
+        await expect(page.locator('[id="jobs/details"]').get_by_text(commit[:12])).to_be_visible()
 
 
 async def test_long_words_widen_no_page(admin: Page, service: BrowserTestService) -> None:

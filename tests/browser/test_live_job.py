@@ -56,7 +56,7 @@ async def test_a_running_job_is_followed_searched_and_cancelled(
 
     await admin.get_by_text("Cancel job…").click()
     await admin.get_by_role("button", name="Cancel job", exact=True).click()
-    await expect(admin.locator("#job-head .badge").first).to_have_text("cancelled")
+    await expect(admin.locator('[id="jobs/head"] .badge').first).to_have_text("cancelled")
     await expect(admin).to_have_title(re.compile("^Cancelled: "))
     await expect(icon).to_have_attribute("href", re.compile(r"/icon\."))
     await expect(admin.get_by_role("button", name="Run again")).to_be_visible()

@@ -124,7 +124,7 @@ def live(show: PageHandler, *parts: str, topics: tuple[str, ...] = ()) -> PageHa
     """The stream of the page `show`: its `parts`, whose ids are the names of their templates.
 
     The page is shown again, without the rest, after each activity of the organization and after
-    `topics`.
+    `topics`, or after those that it names itself, until it is settled.
     """
 
     async def stream(request: PageRequest) -> Response:
@@ -136,7 +136,8 @@ def live(show: PageHandler, *parts: str, topics: tuple[str, ...] = ()) -> PageHa
             await show(request)
             return request.rendered
 
-        return live_parts(request, (*topics, activity_topic(request.organization_id)), render)
+        changes = request.topics or (*topics, activity_topic(request.organization_id))
+        return live_parts(request, changes, render, is_over=lambda: request.is_settled)
 
     return stream
 

@@ -142,6 +142,9 @@ class PageRequest(AnonymousRequest):
     # For a live stream: the parts to render instead of the page, and their HTML.
     parts: Sequence[str] | None = None
     rendered: Mapping[str, str] = field(default_factory=dict)
+    # What a page says about its stream: what changes it, and whether nothing will change again.
+    topics: tuple[str, ...] = ()
+    is_settled: bool = False
 
     def __post_init__(self) -> None:
         self.form_nonce = nonce_from(self.query_param("form")) or self.form_nonce

@@ -101,8 +101,8 @@ async def test_the_log_of_a_running_build_is_live(sample_dashboard: Dashboard) -
         sample_dashboard.app, sample_dashboard.viewer, f"{PATH}/stream?build={build_id}", events=3
     )
     parts = stream.parts()
-    assert "fetching" in parts["environment-log"].text
-    assert "building" in parts["environment-builds"].text
+    assert "fetching" in parts["repos/environment_log"].text
+    assert "building" in parts["repos/environment_builds"].text
     await builds.finish_build(db, build_id, Finished(error="no\nspace"))
     page = await sample_dashboard.viewer.open(f"{PATH}?build={build_id}")
     assert "space" in page.text

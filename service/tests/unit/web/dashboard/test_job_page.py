@@ -297,9 +297,9 @@ async def test_the_page_follows_a_job_until_it_finishes(sample_dashboard):
     await cancelling
     assert stream.events[-1][0] == "end"
     parts = stream.parts()
-    assert {"job-head", "job-details", "job-events"} <= set(parts)
-    assert "cancelled" in parts["job-head"].text
-    assert not parts["job-head"].forms
+    assert {"jobs/head", "jobs/details", "jobs/events"} <= set(parts)
+    assert "cancelled" in parts["jobs/head"].text
+    assert not parts["jobs/head"].forms
 
 
 async def test_the_log_stream_continues_where_the_page_ends(sample_dashboard):

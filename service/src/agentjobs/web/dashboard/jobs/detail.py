@@ -20,7 +20,7 @@ from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.jobs.phase_bars import run_bars
 from agentjobs.web.dashboard.jobs.reasons import error_text, find_failed_build, queue_reason_text
 from agentjobs.web.dashboard.jobs.steps import load_page, step_parts
-from agentjobs.web.dashboard.live import Parts, live_parts
+from agentjobs.web.dashboard.live import live_page
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text.markdown import render_present
@@ -36,15 +36,15 @@ _MAX_DELIVERIES = 1_000
 _VIEWS = {"log": "Log", "steps": "Steps"}
 # Each part has its own template.
 _PARTS = (
-    "head",
-    "phases",
-    "report",
-    "details",
-    "events",
-    "prompt",
-    "follow_up",
-    "artifacts",
-    "changes",
+    "jobs/head",
+    "jobs/phases",
+    "jobs/report",
+    "jobs/details",
+    "jobs/events",
+    "jobs/prompt",
+    "jobs/follow_up",
+    "jobs/artifacts",
+    "jobs/changes",
 )
 
 
@@ -57,15 +57,19 @@ async def show(request: PageRequest, problem: Problem | None = None, prompt: str
     """`problem` and `prompt` belong to a form with an error."""
     job_id = await require_job_id(request)
     values = await _load_values(request, job_id)
+    request.topics = (f"job:{job_id}", activity_topic(request.organization_id))
+    request.is_settled = _is_settled(values)
+    # The log and the steps have streams of their own.
+    view = {} if request.parts else await _view_values(request, values["job"])
     return await request.render(
         "jobs/detail.html",
         problem=problem,
         **values,
         prompt=prompt,
         # A live update must not replace what the user typed.
-        live=problem is None and not _is_settled(values),
+        live=problem is None and not request.is_settled,
         views=_VIEWS,
-        **await _view_values(request, values["job"]),
+        **view,
     )
 
 
@@ -81,26 +85,6 @@ async def _view_values(request: PageRequest, job: JobView) -> dict[str, Any]:
 def _view(request: PageRequest) -> str:
     view = request.query_param("view")
     return view if view in _VIEWS else next(iter(_VIEWS))
-
-
-async def stream(request: PageRequest) -> Response:
-    job_id = await require_job_id(request)
-    state = {"settled": False}
-
-    async def parts() -> Parts:
-        values = await _load_values(request, job_id)
-        state["settled"] = _is_settled(values)
-        return await _parts(request, values)
-
-    topics = (f"job:{job_id}", activity_topic(request.organization_id))
-    return live_parts(request, topics, parts, is_over=lambda: state["settled"])
-
-
-async def _parts(request: PageRequest, values: dict[str, Any]) -> Parts:
-    return {
-        f"job-{name}": await request.fragment(f"jobs/{name}.html", prompt="", **values)
-        for name in _PARTS
-    }
 
 
 async def cancel(request: PageRequest) -> Response:
@@ -203,7 +187,6 @@ def _is_settled(values: dict[str, Any]) -> bool:
 
 
 ROUTES: Routes = [
-    PageRoute("GET", "/jobs/{job_id}", "viewer", show),
-    PageRoute("GET", "/jobs/{job_id}/stream", "viewer", stream),
+    *live_page("/jobs/{job_id}", "viewer", show, *_PARTS),
     PageRoute("POST", "/jobs/{job_id}/cancel", "member", cancel),
 ]

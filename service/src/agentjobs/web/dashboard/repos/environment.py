@@ -2,18 +2,22 @@
 
 from starlette.responses import Response
 
+from agentjobs.environments.builds import TOPIC, log_topic
 from agentjobs.environments.repo_settings import (
     set_definition,
     set_trusted_branches,
 )
 from agentjobs.repos.environment_text import format_environment, parse_environment
 from agentjobs.repos.queries import RepoView
+from agentjobs.web.dashboard.live import live
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repos.detail import repo_page_route
 from agentjobs.web.dashboard.repos.environment_builds import load_values
 from agentjobs.web.dashboard.repos.lookup import REPO_PATH, require_repo
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem
+
+_PARTS = tuple(f"repos/environment_{name}" for name in ("builds", "build", "log"))
 
 
 async def change(request: PageRequest) -> Response:
@@ -42,7 +46,8 @@ async def trust(request: PageRequest) -> Response:
 
 async def show(request: PageRequest, problem: Problem | None = None) -> Response:
     form, values = request.form, await load_values(request, await require_repo(request))
-    stored = values["effective"].settings
+    stored, build = values["effective"].settings, values["build"]
+    request.topics = (TOPIC,) if build is None else (TOPIC, log_topic(build.id))
     defined = "" if stored.definition is None else format_environment(stored.definition)
     return await request.render(
         "repos/environment.html",
@@ -61,6 +66,7 @@ def _path(repo: RepoView) -> str:
 
 ROUTES: Routes = [
     repo_page_route("environment", show),
+    repo_page_route("environment/stream", live(show, *_PARTS)),
     PageRoute("POST", f"{REPO_PATH}/environment", "admin", change, problem_page=show),
     PageRoute("POST", f"{REPO_PATH}/environment/clear", "admin", clear),
     PageRoute(

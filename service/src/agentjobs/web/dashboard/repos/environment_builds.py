@@ -8,13 +8,12 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from agentjobs.environments.build_queries import find_build, read_log
-from agentjobs.environments.builds import TOPIC, log_topic, request_environment_build
-from agentjobs.environments.definition_source import DefinitionInEffect, load_definition
+from agentjobs.environments.builds import request_environment_build
+from agentjobs.environments.definition_source import load_definition
 from agentjobs.environments.status import EnvironmentStatus, can_build, with_builds
 from agentjobs.repos.environment_text import format_environment
 from agentjobs.repos.queries import RepoView
 from agentjobs.web.dashboard.jobs.log import newest_lines
-from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.repos.detail import repo_page_route
@@ -25,36 +24,10 @@ from agentjobs_runtime.environments.definition import EnvironmentDefinition
 from agentjobs_runtime.environments.records import Build
 from agentjobs_runtime.problems import Problem
 
-_PARTS = ("builds", "build", "log")
-
-
-async def load_values(request: PageRequest, repo: RepoView) -> dict[str, Any]:
-    """For the whole page. Raises Problem if the build in the address does not exist."""
-    effective = await load_definition(request.db, request.settings.repositories_path, repo)
-    values = await _build_values(request, repo, effective)
-    has_text = effective.definition != EnvironmentDefinition()
-    return {
-        **values,
-        "effective_text": format_environment(effective.definition) if has_text else "",
-    }
-
-
-async def stream(request: PageRequest) -> Response:
-    repo = await require_repo(request)
-    effective = await load_definition(request.db, request.settings.repositories_path, repo)
-    build = (await _build_values(request, repo, effective))["build"]
-
-    async def parts() -> Parts:
-        return await _render_parts(request, await _build_values(request, repo, effective))
-
-    topics = (TOPIC,) if build is None else (TOPIC, log_topic(build.id))
-    return live_parts(request, topics, parts)
-
 
 async def log_as_text(request: PageRequest) -> Response:
     repo = await require_repo(request)
-    effective = await load_definition(request.db, request.settings.repositories_path, repo)
-    selected = (await _build_values(request, repo, effective))["build"]
+    selected = (await load_values(request, repo))["build"]
     if selected is None:
         raise Problem("not_found", "The environment was never built.")
     log = await read_log(request.db, selected.id)
@@ -79,17 +52,19 @@ async def build(request: PageRequest, *, is_rebuild: bool = False) -> Response:
     )
 
 
-async def _build_values(
-    request: PageRequest, repo: RepoView, effective: DefinitionInEffect
-) -> dict[str, Any]:
+async def load_values(request: PageRequest, repo: RepoView) -> dict[str, Any]:
+    """Raises Problem if the build in the address does not exist."""
+    effective = await load_definition(request.db, request.settings.repositories_path, repo)
     status = await with_builds(request.db, effective, repo.id)
     selected = await _select(request, repo, status)
     log = "" if selected is None else await read_log(request.db, selected.id)
     html, is_complete = await asyncio.to_thread(_html, log)
+    has_text = effective.definition != EnvironmentDefinition()
     return {
         "repo": repo,
         "environment": status,
         "effective": effective,
+        "effective_text": format_environment(effective.definition) if has_text else "",
         "build": selected,
         "log": html,
         "is_log_complete": is_complete,
@@ -107,13 +82,6 @@ async def _select(request: PageRequest, repo: RepoView, status: EnvironmentStatu
     return selected
 
 
-async def _render_parts(request: PageRequest, values: dict[str, Any]) -> Parts:
-    return {
-        f"environment-{name}": await request.fragment(f"repos/environment_{name}.html", **values)
-        for name in _PARTS
-    }
-
-
 def _html(log: str) -> tuple[Markup, bool]:
     lines = AnsiLines()
     text, is_complete = newest_lines(log)
@@ -126,7 +94,6 @@ def _plain_text(log: str) -> str:
 
 
 ROUTES: Routes = [
-    repo_page_route("environment/stream", stream),
     repo_page_route("environment/log", log_as_text),
     PageRoute("POST", f"{REPO_PATH}/environment/build", "admin", build),
     PageRoute("POST", f"{REPO_PATH}/environment/rebuild", "admin", partial(build, is_rebuild=True)),
