@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.web.openid.cache import FAILURE_MAX_AGE_MS, MIN_REFRESH_INTERVAL_MS, CachedDocument
 from agentjobs.web.openid.cache import MAX_AGE_MS as REMEMBERED_MS
+from agentjobs.web.openid.cache import MIN_REFRESH_INTERVAL_MS, CachedDocument
 from agentjobs.web.openid.errors import provider_error
 from agentjobs.web.openid.pending import (
     MAX_AGE_MS,
@@ -114,12 +114,9 @@ class Source:
     def __init__(self):
         self.fetch_count = 0
         self.now = NOW
-        self.is_down = False
 
     async def fetch(self):
         self.fetch_count += 1
-        if self.is_down:
-            raise Problem("provider_unavailable", "down", retry_after_seconds=60)
         return self.fetch_count
 
 
@@ -142,20 +139,3 @@ async def test_a_document_is_refreshed_at_most_once_a_minute():
     assert [await remembered.refresh(), await remembered.refresh()] == [2, 2]
     source.now += MIN_REFRESH_INTERVAL_MS
     assert [await remembered.refresh(), await remembered.value()] == [3, 3]
-
-
-async def test_a_failure_is_cached_briefly():
-    source = Source()
-    remembered = CachedDocument(source.fetch, lambda: source.now)
-    source.is_down = True
-    for _ in range(3):
-        with pytest.raises(Problem) as problem:
-            await remembered.value()
-        assert (problem.value.code, problem.value.retry_after_seconds) == (
-            "provider_unavailable",
-            60,
-        )
-    assert source.fetch_count == 1
-    source.is_down = False
-    source.now += FAILURE_MAX_AGE_MS
-    assert await remembered.value() == 2
