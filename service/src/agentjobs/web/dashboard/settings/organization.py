@@ -2,7 +2,6 @@
 
 Also redirects /settings to the first settings page."""
 
-import msgspec
 from starlette.responses import Response
 
 from agentjobs.organizations.organizations import find_organization
@@ -10,15 +9,9 @@ from agentjobs.repos.thresholds import load_organization_threshold, set_organiza
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repos.threshold_text import OFF, organization_options
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.problems import Problem
 
 _PATH = "/settings/organization"
-
-
-class _Offer(msgspec.Struct, frozen=True):
-    agent: Agent
-    is_available: bool
 
 
 async def redirect_to_first_page(request: PageRequest) -> Response:
@@ -49,9 +42,8 @@ async def show(request: PageRequest, problem: Problem | None = None) -> Response
         concurrent_jobs=plans.concurrent_jobs(organization.plan),
         other_plans=[plan for plan in plans.names if plan != organization.plan],
         queue_limit=settings.queue_limit,
-        offers=[
-            _Offer(agent, plans.allows(organization.plan, agent.plan_required)) for agent in agents
-        ],
+        agents=agents,
+        allows=plans.allows,
         public_url=address,
         git_url=f"{address}/git/{organization.name}/OWNER/NAME.git",
     )

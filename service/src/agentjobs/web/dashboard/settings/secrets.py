@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from functools import partial
 
-import msgspec
 from starlette.responses import Response
 
-from agentjobs.organizations.secrets import Secret, list_secrets, remove_secret, set_secret
+from agentjobs.organizations.secrets import list_secrets, remove_secret, set_secret
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.secret_forms import for_page, read_value
@@ -14,18 +13,6 @@ from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.problems import Problem
 
 _PATH = "/settings/secrets"
-
-
-class _Needed(msgspec.Struct, frozen=True):
-    """A secret that agents use and that is not set."""
-
-    name: str
-    agents: list[Agent]
-
-
-class _Line(msgspec.Struct, frozen=True):
-    secret: Secret
-    agents: list[Agent]
 
 
 async def change(request: PageRequest) -> Response:
@@ -55,9 +42,11 @@ async def show(
         name=name,
         is_open=is_open or bool(name),
         is_known=name in known,
-        lines=[_Line(secret, agents_by_secret.get(secret.name, [])) for secret in secrets],
+        secrets=secrets,
+        agents_by_secret=agents_by_secret,
+        # Secrets that agents use and that are not set.
         needed=[
-            _Needed(name, agents)
+            name
             for name, agents in sorted(agents_by_secret.items())
             if name not in known and _is_any_allowed(request, agents)
         ],
