@@ -29,13 +29,6 @@ GROUPS: Mapping[str, str] = {
     "worker": "Worker",
 }
 
-_ACTORS: Mapping[str, str] = {
-    "user": "user",
-    "key": "API key",
-    "operator": "operator",
-    "service": "service",
-}
-
 
 def describe_action(action: str) -> str:
     """Such as `API key created`; the action itself if it is about something unknown."""
@@ -44,7 +37,7 @@ def describe_action(action: str) -> str:
 
 
 def describe_actor(kind: str) -> str:
-    return _ACTORS.get(kind, kind)
+    return "API key" if kind == "key" else kind
 
 
 def describe_details(details: Mapping[str, Any]) -> list[tuple[str, str]]:
