@@ -40,7 +40,7 @@ class SampleData:
     def address_of(self, path: str) -> str:
         """The URL of a dashboard route, with its placeholders filled in."""
         # Repository names have their own converter in routes.
-        address = path.replace("{full_name:repo}", REPO).format(
+        address = path.replace("{full_name:path}", REPO).format(
             job_id=self.completed,
             id=self._id_in(path),
             org="default",

@@ -47,5 +47,5 @@ async def test_screenshots_are_complete(
     await take_screenshot(page, "/?span=7d", "overview", scheme)
     await take_screenshot(page, f"/jobs/{samples.completed}", "job", scheme)
     await take_screenshot(page, "/settings/webhooks/delivery-log", "delivery-log", scheme)
-    pull = samples.address_of("/{org}/{full_name:repo}/pulls/{number}")
+    pull = samples.address_of("/{org}/{full_name:path}/pulls/{number}")
     await take_screenshot(page, f"{pull}/files", "pull-request", scheme)

@@ -29,7 +29,6 @@ from agentjobs.web.dashboard.error_pages import NO_PAGE, not_signed_in, wants_pa
 from agentjobs.web.dashboard.forms import Form, read_form
 from agentjobs.web.dashboard.origins import check_origin, check_sign_in_is_safe
 from agentjobs.web.dashboard.page_route import PageRoute, PublicRoute, Routes
-from agentjobs.web.dashboard.repo_addresses import register_repo_convertor
 from agentjobs.web.dashboard.request_context import AnonymousRequest, PageRequest
 from agentjobs_runtime.problems import Problem
 
@@ -41,7 +40,6 @@ _MAX_USER_AGENT_LENGTH = 300
 
 def guarded_routes(context: WebContext, routes: Routes) -> list[BaseRoute]:
     """One Starlette route per path, so that a 405 response lists every allowed method."""
-    register_repo_convertor()
     page_paths = {route.path for route in routes if route.method == "GET"}
     gate = _AuthGate(context, page_paths)
     by_path: dict[str, dict[str, PageRoute | PublicRoute]] = {}

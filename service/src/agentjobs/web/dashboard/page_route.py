@@ -40,4 +40,6 @@ class PublicRoute:
     handler: Callable[[AnonymousRequest], Awaitable[Response]]
 
 
+# A repository's name in a path: two segments, or more for nested groups.
+REPO = "{full_name:path}"
 Routes = list[PageRoute | PublicRoute]

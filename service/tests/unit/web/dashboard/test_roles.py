@@ -42,11 +42,11 @@ REFUSED_ANYWAY = {
     # The platform cannot reach the test's address.
     "POST /settings/platforms/{id}/webhooks": 400,
     # The form names no comment.
-    "POST /{org}/{full_name:repo}/pulls/{number}/comments/reply": 400,
-    "POST /{org}/{full_name:repo}/pulls/{number}/comments/resolve": 400,
-    "POST /{org}/{full_name:repo}/pulls/{number}/follow-up": 400,
+    "POST /{org}/{full_name:path}/pulls/{number}/comments/reply": 400,
+    "POST /{org}/{full_name:path}/pulls/{number}/comments/resolve": 400,
+    "POST /{org}/{full_name:path}/pulls/{number}/follow-up": 400,
     # The sample has no conflicts.
-    "POST /{org}/{full_name:repo}/pulls/{number}/resolve-conflicts": 409,
+    "POST /{org}/{full_name:path}/pulls/{number}/resolve-conflicts": 409,
 }
 
 

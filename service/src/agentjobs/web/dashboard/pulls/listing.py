@@ -14,8 +14,7 @@ from agentjobs.organizations.authentication import SERVICE_ID
 from agentjobs.pulls.pulls import PullCursor
 from agentjobs.web.dashboard.list_query import ListQuery
 from agentjobs.web.dashboard.live import live, live_page
-from agentjobs.web.dashboard.page_route import PageRoute, Routes
-from agentjobs.web.dashboard.repo_addresses import REPO
+from agentjobs.web.dashboard.page_route import REPO, PageRoute, Routes
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem

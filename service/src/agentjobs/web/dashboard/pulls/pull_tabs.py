@@ -5,9 +5,9 @@ from typing import Any
 
 from agentjobs.pulls.comments import count_comments
 from agentjobs.pulls.pulls import Pull, get_pull
+from agentjobs.web.dashboard.page_route import REPO
 from agentjobs.web.dashboard.pulls.comparison_cache import Comparison, load_comparison
 from agentjobs.web.dashboard.pulls.merge_box import load_merge_box
-from agentjobs.web.dashboard.repo_addresses import REPO
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem
 

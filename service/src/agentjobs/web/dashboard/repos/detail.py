@@ -36,6 +36,8 @@ def repo_page_route(name: str, handler: PageHandler) -> PageRoute:
             return await handler(request)
         except NoSuchRepository:
             request.http.path_params["full_name"] += f"/{page}"
+            # A page, even if its path looked like that of a stream.
+            request.parts = None
             return await (_stream if is_stream else show)(request)
 
     return PageRoute("GET", f"{REPO_PATH}/{name}", "viewer", handle)

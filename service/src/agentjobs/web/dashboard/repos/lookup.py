@@ -2,7 +2,7 @@
 
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.web.dashboard.other_organizations import check_other_organizations_for_repo
-from agentjobs.web.dashboard.repo_addresses import REPO
+from agentjobs.web.dashboard.page_route import REPO
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Problem
 
