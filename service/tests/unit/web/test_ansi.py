@@ -112,6 +112,7 @@ def test_a_style_continues_over_lines_and_chunks() -> None:
         ("a\x1b[2K\x1b[1Gb\n", "b\n"),
         ("a\r\x1b[Kb\n", "b\n"),
         ("a\r\r\n", "a\n"),
+        ("\r".join(f"\x1b[32m{percent}%\x1b[0m" for percent in range(1, 2_001)) + "\n", "2000%\n"),
         ("\n\n", "\n\n"),
     ],
 )

@@ -16,8 +16,6 @@ MAX_LINE_LENGTH = 10_000
 # For downloads, which no browser lays out.
 MAX_PLAIN_LINE_LENGTH = 1024 * 1024
 CUT_MARK = "… (the rest of this long line is left out)"
-# How much longer a line may be with its escape sequences.
-_MAX_ESCAPED = 4
 _SEQUENCE = re.compile(
     r"(?P<back>\r)|\x1b(?:"
     r"\[(?P<style>[0-9;:]{0,200})m"
@@ -46,10 +44,10 @@ class _TerminalLines:
         """The completed lines: their parts, and whether they were cut."""
         *lines, unfinished = (self._unfinished + text).split("\n")
         done = [self._read(line) for line in lines]
-        if len(unfinished) > self._max_raw_length:
+        if len(unfinished) > self.max_line_length:
             overwritten, _, unfinished = unfinished.rpartition("\r")
             self._read(overwritten)
-        self._unfinished = unfinished[: self._max_raw_length + 1]
+        self._unfinished = unfinished[: self.max_line_length + 1]
         return done
 
     def _rest(self) -> tuple[list[_Part], bool]:
@@ -58,14 +56,13 @@ class _TerminalLines:
         self._style = style
         return rest
 
-    @property
-    def _max_raw_length(self) -> int:
-        return _MAX_ESCAPED * self.max_line_length
-
     def _read(self, line: str) -> tuple[list[_Part], bool]:
         """Continues with the style in which the line ends."""
-        is_cut = len(line) > self._max_raw_length
-        text, *sequences = _SEQUENCE.split(line[: self._max_raw_length])
+        if len(line) > self.max_line_length:
+            # What a progress bar has overwritten.
+            line = line.rstrip("\r").rpartition("\r")[2]
+        is_cut = len(line) > self.max_line_length
+        text, *sequences = _SEQUENCE.split(line[: self.max_line_length])
         parts = [(self._style, text)] if text else []
         is_overwritten = False
         for back, numbers, start, text in zip(*(sequences[at::4] for at in range(4)), strict=True):
@@ -76,19 +73,7 @@ class _TerminalLines:
                 parts, is_overwritten = [], False
             if text:
                 parts.append((self._style, text))
-        if len(line) <= self.max_line_length:
-            return parts, False
-        return self._cut(parts, is_cut=is_cut)
-
-    def _cut(self, parts: list[_Part], *, is_cut: bool) -> tuple[list[_Part], bool]:
-        left = self.max_line_length
-        shown = []
-        for style, text in parts:
-            shown.append((style, text[:left]))
-            left -= len(text)
-            if left < 0:
-                return shown, True
-        return shown, is_cut
+        return parts, is_cut
 
 
 class AnsiLines(_TerminalLines):
