@@ -20,7 +20,7 @@ from agentjobs.web.api.requests import null_character_faults, parse_object
 from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.jobs.agent_options import agent_options
 from agentjobs.web.dashboard.jobs.detail import show as show_job
-from agentjobs.web.dashboard.jobs.form_errors import LABELS, by_field, for_page
+from agentjobs.web.dashboard.jobs.form_errors import by_field, for_page
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.repo_choice import load_repo_choice
@@ -50,10 +50,7 @@ async def create(request: PageRequest) -> Response:
 
 async def retry(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
-    try:
-        created = await retry_job(request.context.jobs, request.viewer.caller, job_id)
-    except Problem as problem:
-        return await show_job(request, for_page(problem))
+    created = await retry_job(request.context.jobs, request.viewer.caller, job_id)
     return request.redirect(
         f"/jobs/{created.receipt.job_id}", banner="Started a new job with the same settings."
     )
@@ -67,14 +64,9 @@ async def follow_up(request: PageRequest) -> Response:
     )
     earlier = await earlier_job(request.db, request.organization_id, job_id)
     prompt = request.form.raw("prompt")
-    try:
-        faults = follow_up_faults({"prompt": prompt}, earlier, request.context.catalog)
-        if faults:
-            raise validation_failed(faults)
-        created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
-    except Problem as problem:
-        labelled = for_page(problem, {**LABELS, "prompt": "What should the agent do next?"})
-        return await show_job(request, labelled, prompt=prompt)
+    if faults := follow_up_faults({"prompt": prompt}, earlier, request.context.catalog):
+        raise validation_failed(faults)
+    created = await follow_up_job(jobs, caller, job_id, FollowUpRequest(prompt))
     banner = "Started a follow-up on the same pull request."
     return request.redirect(f"/jobs/{created.receipt.job_id}", banner=banner)
 
@@ -175,6 +167,6 @@ def _parse_more(text: str) -> dict[str, Any]:
 ROUTES: Routes = [
     PageRoute("GET", "/jobs/new", "member", show),
     PageRoute("POST", "/jobs", "member", create, problem_page=show),
-    PageRoute("POST", "/jobs/{job_id}/again", "member", retry),
-    PageRoute("POST", "/jobs/{job_id}/follow-up", "member", follow_up),
+    PageRoute("POST", "/jobs/{job_id}/again", "member", retry, problem_page=show_job),
+    PageRoute("POST", "/jobs/{job_id}/follow-up", "member", follow_up, problem_page=show_job),
 ]

@@ -15,6 +15,7 @@ from agentjobs.jobs.views.detail_queries import JobDetails, load_details
 from agentjobs.jobs.views.queries import get_job, list_events
 from agentjobs.jobs.views.titles import agent_on_repo, choose_title
 from agentjobs.web.dashboard.jobs.changes import find_commit_range
+from agentjobs.web.dashboard.jobs.form_errors import LABELS, for_page
 from agentjobs.web.dashboard.jobs.log import log_tail
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
 from agentjobs.web.dashboard.jobs.phase_bars import run_bars
@@ -32,6 +33,7 @@ from agentjobs_runtime.identifiers import creation_time_ms
 from agentjobs_runtime.problems import Problem
 
 _MAX_DELIVERIES = 1_000
+_LABELS = {**LABELS, "prompt": "What should the agent do next?"}
 # The views of what the agent did, each with its own template; the first is the default.
 _VIEWS = {"log": "Log", "steps": "Steps"}
 # Each part has its own template.
@@ -53,8 +55,7 @@ class Report(msgspec.Struct, frozen=True):
     json: str = ""
 
 
-async def show(request: PageRequest, problem: Problem | None = None, prompt: str = "") -> Response:
-    """`problem` and `prompt` belong to a form with an error."""
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
     job_id = await require_job_id(request)
     values = await _load_values(request, job_id)
     request.topics = (f"job:{job_id}", activity_topic(request.organization_id))
@@ -63,9 +64,10 @@ async def show(request: PageRequest, problem: Problem | None = None, prompt: str
     view = {} if request.parts else await _view_values(request, values["job"])
     return await request.render(
         "jobs/detail.html",
-        problem=problem,
+        problem=problem and for_page(problem, _LABELS),
         **values,
-        prompt=prompt,
+        # What was entered before.
+        prompt=request.form.raw("prompt"),
         # A live update must not replace what the user typed.
         live=problem is None and not request.is_settled,
         views=_VIEWS,

@@ -18,7 +18,7 @@ from agentjobs.pulls.comparison import find_tips
 from agentjobs.pulls.pulls import Pull
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pulls.changes import files_page
-from agentjobs.web.dashboard.pulls.detail import conversation_page, show
+from agentjobs.web.dashboard.pulls.detail import show
 from agentjobs.web.dashboard.pulls.line_form import LineForm
 from agentjobs.web.dashboard.pulls.pull_tabs import PATH, find_local_pull, find_pull
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -27,10 +27,7 @@ from agentjobs_runtime.problems import Problem
 
 async def comment(request: PageRequest) -> Response:
     pull, body = await find_pull(request), request.form.raw("body")
-    try:
-        added = await add_comment(request.db, request.organization, pull.repo, pull.number, body)
-    except Problem as problem:
-        return await conversation_page(request, pull, problem, comment_body=body)
+    added = await add_comment(request.db, request.organization, pull.repo, pull.number, body)
     return await _added(request, pull, [added], pull.path)
 
 
@@ -55,12 +52,9 @@ async def comment_on_line(request: PageRequest) -> Response:
 async def reply(request: PageRequest) -> Response:
     pull, body = await find_local_pull(request), request.form.raw("body")
     beginning = request.form.text("comment")
-    try:
-        added = await add_comment(
-            request.db, request.organization, pull.repo, pull.number, body, reply_to=beginning
-        )
-    except Problem as problem:
-        return await conversation_page(request, pull, problem, replies={beginning: body})
+    added = await add_comment(
+        request.db, request.organization, pull.repo, pull.number, body, reply_to=beginning
+    )
     every = await list_comments(request.db, pull)
     thread = [other for other in every if added.reply_to in (other.id, other.reply_to)]
     return await _added(request, pull, thread, _back(request, pull))
@@ -101,8 +95,8 @@ def _back(request: PageRequest, pull: Pull) -> str:
 
 ROUTES: Routes = [
     PageRoute("POST", f"{PATH}/files/comments", "member", comment_on_line),
-    PageRoute("POST", f"{PATH}/comments", "member", comment),
-    PageRoute("POST", f"{PATH}/comments/reply", "member", reply),
+    PageRoute("POST", f"{PATH}/comments", "member", comment, problem_page=show),
+    PageRoute("POST", f"{PATH}/comments/reply", "member", reply, problem_page=show),
     PageRoute("POST", f"{PATH}/comments/resolve", "member", resolve, problem_page=show),
     PageRoute("POST", f"{PATH}/follow-up", "member", follow_up, problem_page=show),
 ]

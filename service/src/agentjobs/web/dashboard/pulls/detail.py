@@ -4,8 +4,6 @@ For a pull request on another platform, the page shows a summary and links there
 """
 
 import asyncio
-from collections.abc import Mapping
-from types import MappingProxyType
 from weakref import WeakValueDictionary
 
 from starlette.responses import Response
@@ -24,10 +22,6 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.problems import Fault, Problem
 
 _locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-
-async def show(request: PageRequest, problem: Problem | None = None) -> Response:
-    return await conversation_page(request, await find_pull(request), problem)
 
 
 async def show_unmerged(request: PageRequest, problem: Problem) -> Response:
@@ -81,15 +75,9 @@ def _lock(pull: Pull) -> asyncio.Lock:
     return _locks.setdefault(pull.path, asyncio.Lock())
 
 
-async def conversation_page(
-    request: PageRequest,
-    pull: Pull,
-    problem: Problem | None = None,
-    *,
-    comment_body: str = "",
-    replies: Mapping[str, str] = MappingProxyType({}),
-) -> Response:
-    """`comment_body` and `replies` are what was entered before; the latter by their comments."""
+async def show(request: PageRequest, problem: Problem | None = None) -> Response:
+    pull, form = await find_pull(request), request.form
+    body, beginning = form.raw("body"), form.text("comment")
     jobs = await lines_of_pull(request.db, pull.repo_id, pull.number)
     if pull.url is not None:
         return await request.render(
@@ -102,8 +90,9 @@ async def conversation_page(
         problem=problem,
         conversation=await load_conversation(request, pull, values["comparison"], jobs),
         jobs=jobs,
-        comment_body=comment_body,
-        replies=replies,
+        # What was entered before: a comment, or a reply to one.
+        comment_body="" if beginning else body,
+        replies={beginning: body} if beginning and body else {},
     )
 
 
