@@ -26,7 +26,7 @@ _MAX_STREAMS = 24
 _MIN_INTERVAL_SECONDS = 0.4
 # Renders again without a signal, for relative times. Also keeps proxies from closing the stream.
 _REFRESH_SECONDS = 20.0
-_HEARTBEAT = b": heartbeat\n\n"
+HEARTBEAT = b": heartbeat\n\n"
 _STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     # Stops nginx from buffering events.
@@ -93,13 +93,9 @@ def event(name: str, value: object) -> bytes:
 
 
 def live_parts(
-    request: PageRequest,
-    topics: tuple[str, ...],
-    render: Callable[[], Awaitable[Parts]],
-    *,
-    is_over: Callable[[], bool] = lambda: False,
+    request: PageRequest, topics: tuple[str, ...], render: Callable[[], Awaitable[Parts]]
 ) -> Response:
-    """Calls `render` after each change, until `is_over` says that nothing will change again."""
+    """Calls `render` after each change, until the request is settled."""
 
     async def follow(emit: Emit) -> None:
         shown: dict[str, str] = {}
@@ -110,12 +106,12 @@ def live_parts(
                     if shown.get(element) != html:
                         await emit(event("part", {"id": element, "html": html}))
                 shown.update(parts)
-                if is_over():
+                if request.is_settled:
                     await emit(event("end", None))
                     return
                 await asyncio.sleep(_MIN_INTERVAL_SECONDS)
                 if not await signal.wait(_REFRESH_SECONDS):
-                    await emit(_HEARTBEAT)
+                    await emit(HEARTBEAT)
 
     return EventStream(request, follow)
 
@@ -137,7 +133,7 @@ def live(show: PageHandler, *parts: str, topics: tuple[str, ...] = ()) -> PageHa
             return request.rendered
 
         changes = request.topics or (*topics, activity_topic(request.organization_id))
-        return live_parts(request, changes, render, is_over=lambda: request.is_settled)
+        return live_parts(request, changes, render)
 
     return stream
 

@@ -34,8 +34,6 @@ from agentjobs.web.dashboard.zones import shown_zone, zone_named
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
 
-_MAX_PAGE_DIGITS = 5
-
 
 @dataclass(slots=True)
 class AnonymousRequest:
@@ -66,12 +64,6 @@ class AnonymousRequest:
     def query_param(self, name: str) -> str:
         """The empty string if the parameter is missing."""
         return self.http.query_params.get(name, "").replace("\0", "").strip()
-
-    def page_number(self) -> int | None:
-        """The page of a list, from 1; None if the address names none."""
-        text = self.query_param("page")
-        is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_PAGE_DIGITS
-        return (int(text) or None) if is_number else None
 
     async def render(
         self,

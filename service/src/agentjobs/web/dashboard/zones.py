@@ -22,16 +22,11 @@ def zone_named(name: str) -> tzinfo:
         return UTC
 
 
-def format_zone(zone: tzinfo) -> str:
-    """Such as Europe/Berlin."""
-    return str(zone)
-
-
 def shown_zone(zone: tzinfo) -> Mapping[str, Any]:
     """Template values; `zone_short` is an abbreviation such as CET."""
     return {
         "zone": zone,
-        "zone_name": format_zone(zone).replace("_", " "),
+        "zone_name": str(zone).replace("_", " "),
         "zone_short": datetime.now(zone).tzname() or "UTC",
     }
 

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import tzinfo
+from typing import Annotated
 
 import msgspec
 from markupsafe import Markup
+from msgspec import Meta
 from starlette.responses import Response, StreamingResponse
 
 from agentjobs.jobs.logs.chunks import count_lines, read_chunks, read_last_chunks
@@ -14,7 +16,8 @@ from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.states import FINAL
 from agentjobs.store.database import Database
 from agentjobs.web.dashboard.jobs.lookup import require_job_id
-from agentjobs.web.dashboard.live import Emit, EventStream, event
+from agentjobs.web.dashboard.list_query import ListQuery
+from agentjobs.web.dashboard.live import HEARTBEAT, Emit, EventStream, event
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -28,8 +31,10 @@ _MAX_LINES = 5_000
 # Replayed to continue an unfinished style or line.
 _REPLAYED_LENGTH = 16 * 1024
 _HEARTBEAT_SECONDS = 20.0
-_HEARTBEAT = b": heartbeat\n\n"
-_MAX_SEQUENCE_DIGITS = 15
+
+
+class _Query(ListQuery, frozen=True, kw_only=True):
+    after: Annotated[int, Meta(ge=0, lt=10**15)] = 0
 
 
 class LogTail(msgspec.Struct, frozen=True):
@@ -101,55 +106,35 @@ async def _plain_text(db: Database, job_id: str) -> AsyncIterator[bytes]:
 
 
 async def stream(request: PageRequest) -> Response:
+    """The lines after those already shown."""
     job_id = await require_job_id(request)
-    after = request.query_param("after")
-    is_number = after.isascii() and after.isdecimal() and len(after) <= _MAX_SEQUENCE_DIGITS
-    follower = _Follower(request, job_id, int(after) if is_number else 0)
-    return EventStream(request, follower.follow)
+    after, lines = _Query.read(request.query_param).after, AnsiLines()
 
-
-class _Follower:
-    """Sends the lines after those already shown."""
-
-    def __init__(self, request: PageRequest, job_id: str, after: int) -> None:
-        self._request = request
-        self._job_id = job_id
-        self._after = after
-        self._lines = AnsiLines()
-
-    async def follow(self, emit: Emit) -> None:
-        await self._restore_state()
-        topics = (f"log:{self._job_id}", f"job:{self._job_id}")
-        with self._request.db.changes.listen(*topics) as signal:
-            while not await self._send_new_lines(emit):
-                if not await signal.wait(_HEARTBEAT_SECONDS):
-                    await emit(_HEARTBEAT)
-
-    async def _restore_state(self) -> None:
-        """Restores the style and line that earlier output left unfinished."""
-        if self._after:
-            before = await read_last_chunks(
-                self._request.db, self._job_id, _REPLAYED_LENGTH, before=self._after + 1
-            )
-            await asyncio.to_thread(_feed, self._lines, before, self._request.zone)
-
-    async def _send_new_lines(self, emit: Emit) -> bool:
+    async def send_new_lines(emit: Emit) -> bool:
         """True when the log is complete."""
+        nonlocal after
         # The status first: the log of a finished job is complete once its status is visible.
-        status = await ensure_job(self._request.db, self._request.organization_id, self._job_id)
-        while chunks := await self._read(self._after, _CHUNKS_AT_ONCE):
+        status = await ensure_job(request.db, request.organization_id, job_id)
+        while chunks := await read_chunks(request.db, job_id, after, _CHUNKS_AT_ONCE):
             # In a thread, because many lines take long.
-            html, _ = await asyncio.to_thread(_feed, self._lines, chunks, self._request.zone)
-            self._after = chunks[-1].sequence
-            sent = {"html": str(html), "rest": str(self._lines.rest()), "after": self._after}
+            html, _ = await asyncio.to_thread(_feed, lines, chunks, request.zone)
+            after = chunks[-1].sequence
+            sent = {"html": str(html), "rest": str(lines.rest()), "after": after}
             await emit(event("lines", sent))
-        if status in FINAL:
-            await emit(event("end", None))
-            return True
-        return False
+        return status in FINAL
 
-    async def _read(self, after: int, limit: int) -> list[LogChunk]:
-        return await read_chunks(self._request.db, self._job_id, after, limit)
+    async def follow(emit: Emit) -> None:
+        if after:
+            # Restores the style and line that earlier output left unfinished.
+            before = await read_last_chunks(request.db, job_id, _REPLAYED_LENGTH, before=after + 1)
+            await asyncio.to_thread(_feed, lines, before, request.zone)
+        with request.db.changes.listen(f"log:{job_id}", f"job:{job_id}") as signal:
+            while not await send_new_lines(emit):
+                if not await signal.wait(_HEARTBEAT_SECONDS):
+                    await emit(HEARTBEAT)
+        await emit(event("end", None))
+
+    return EventStream(request, follow)
 
 
 def _text(chunks: Sequence[LogChunk]) -> str:

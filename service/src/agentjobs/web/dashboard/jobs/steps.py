@@ -1,8 +1,6 @@
 """A job's steps, the view beside its log: totals that filter, and pages of steps, live."""
 
 from collections.abc import Mapping
-from typing import get_args
-from urllib.parse import urlencode
 
 import msgspec
 from starlette.responses import Response
@@ -18,6 +16,7 @@ from agentjobs.web.dashboard.jobs.step_lines import (
     is_short,
     message_text,
 )
+from agentjobs.web.dashboard.list_query import ListQuery, PageNumber
 from agentjobs.web.dashboard.live import Parts, live_parts
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
@@ -29,7 +28,14 @@ from agentjobs_runtime.clock import now_ms
 PAGE_SIZE = 100
 # A list in several parts: an update replaces only those that changed.
 _PART_SIZE = 20
-_KINDS: tuple[StepKind, ...] = get_args(StepKind)
+
+
+class _Query(ListQuery, frozen=True, kw_only=True):
+    """Without a number, the last page."""
+
+    view: str = ""
+    kind: StepKind | None = None
+    page: PageNumber | None = None
 
 
 class StepPage(msgspec.Struct, frozen=True):
@@ -65,18 +71,16 @@ class StepPage(msgspec.Struct, frozen=True):
     def last(self) -> int:
         return self.first + self.size - 1
 
-    def query(self, page: int | None = None) -> str:
-        """The query of a page; without a number, of the last page."""
-        values = {"kind": self.kind, "page": page}
-        return urlencode({name: value for name, value in values.items() if value is not None})
+    def address(self, path: str, page: int, view: str = "") -> str:
+        return _Query(view=view, kind=self.kind, page=page).address(path)
 
 
 async def load_page(request: PageRequest, job_id: str) -> StepPage:
     totals = await count_steps(request.db, job_id)
-    named = request.query_param("kind")
-    kind = next((kind for kind in _KINDS if kind == named), None)
+    query = _Query.read(request.query_param)
+    kind = query.kind
     last_page = max(1, -(-_count(totals, kind) // PAGE_SIZE))
-    number = min(request.page_number() or last_page, last_page)
+    number = min(query.page or last_page, last_page)
     skip = (number - 1) * PAGE_SIZE
     steps = await read_steps(request.db, job_id, kind=kind, skip=skip, limit=PAGE_SIZE)
     lines = [StepLine((step,)) for step in steps] if kind else list(fold(steps))
@@ -104,16 +108,14 @@ async def step_parts(request: PageRequest, job_id: str, page: StepPage, status: 
 
 async def stream(request: PageRequest) -> Response:
     job_id = await require_job_id(request)
-    state = {"ended": False}
 
     async def parts() -> Parts:
         # The status first: the steps of a finished job are complete once its status is visible.
         status = await ensure_job(request.db, request.organization_id, job_id)
-        state["ended"] = status in FINAL
+        request.is_settled = status in FINAL
         return await step_parts(request, job_id, await load_page(request, job_id), status)
 
-    topics = (f"steps:{job_id}", f"job:{job_id}")
-    return live_parts(request, topics, parts, is_over=lambda: state["ended"])
+    return live_parts(request, (f"steps:{job_id}", f"job:{job_id}"), parts)
 
 
 def _count(totals: Mapping[StepKind, StepTotal], kind: StepKind | None) -> int:
