@@ -26,8 +26,6 @@ from agentjobs_runtime.json_fields import copy_fields
 
 MAX_OPEN_LINES = 400
 MAX_PAGE_LINES = 2_000
-MAX_HIGHLIGHTED_FILE_LINES = 1_500
-MAX_HIGHLIGHTED_PAGE_LINES = 2_000
 _HIGHLIGHT_SECONDS = 0.4
 _KEY_LENGTH = 10
 # Columns that fit a narrow window without scrolling.
@@ -115,10 +113,9 @@ def render_file_view(file: FileDiff, index: int) -> FileView:
 
 
 class _DiffRenderer:
-    """Highlights until its limits on lines and CPU time are reached; the rest stays plain."""
+    """Highlights until its limit of CPU time is reached; the rest stays plain."""
 
     def __init__(self) -> None:
-        self._lines_left = MAX_HIGHLIGHTED_PAGE_LINES
         self._deadline = time.thread_time() + _HIGHLIGHT_SECONDS
 
     def file(self, file: FileDiff, index: int, *, lazy: bool) -> FileView:
@@ -140,16 +137,11 @@ class _DiffRenderer:
             return []
         texts = [visible(line.text) for line in lines]
         html = [escape(text, quote=False) for text in texts]
-        language = language_of_file(path) if self._may_highlight(lines) else None
+        language = language_of_file(path) if time.thread_time() < self._deadline else None
         if language is not None:
-            self._lines_left -= len(lines)
             for first, last in _hunks(lines):
                 self._highlight_hunk(lines[first:last], texts, html, first, language)
         return list(map(Markup, html))
-
-    def _may_highlight(self, lines: tuple[DiffLine, ...]) -> bool:
-        max_lines = min(MAX_HIGHLIGHTED_FILE_LINES, self._lines_left)
-        return len(lines) <= max_lines and time.thread_time() < self._deadline
 
     def _highlight_hunk(
         self,
