@@ -25,7 +25,7 @@ from agentjobs.web.api.requests import check_content_encoding
 from agentjobs.web.basic_auth import authenticate_caller
 from agentjobs.web.context import WebContext
 from agentjobs.web.dashboard.cookies import SESSION, read_cookie
-from agentjobs.web.dashboard.error_pages import NO_PAGE, not_signed_in, wants_page
+from agentjobs.web.dashboard.error_pages import NO_PAGE, not_signed_in, requested_page, wants_page
 from agentjobs.web.dashboard.forms import Form, read_form
 from agentjobs.web.dashboard.origins import check_origin, check_sign_in_is_safe
 from agentjobs.web.dashboard.page_route import PageRoute, PublicRoute, Routes
@@ -40,8 +40,7 @@ _MAX_USER_AGENT_LENGTH = 300
 
 def guarded_routes(context: WebContext, routes: Routes) -> list[BaseRoute]:
     """One Starlette route per path, so that a 405 response lists every allowed method."""
-    page_paths = {route.path for route in routes if route.method == "GET"}
-    gate = _AuthGate(context, page_paths)
+    gate = _AuthGate(context)
     by_path: dict[str, dict[str, PageRoute | PublicRoute]] = {}
     for route in routes:
         by_path.setdefault(route.path, {})[route.method] = route
@@ -52,9 +51,8 @@ def guarded_routes(context: WebContext, routes: Routes) -> list[BaseRoute]:
 
 
 class _AuthGate:
-    def __init__(self, context: WebContext, page_paths: set[str]) -> None:
+    def __init__(self, context: WebContext) -> None:
         self._context = context
-        self._page_paths = page_paths
         self._settings = context.settings
         self._addresses = context.client_addresses
 
@@ -91,7 +89,7 @@ class _AuthGate:
         """Accepts each form once; reloading the response does not repeat its effect."""
         token, address = request.form.text("csrf"), request.http.url.path
         if not await use_token(request.db, token, address):
-            page = self._page_of_form(route, request)
+            page = requested_page(request.http, self._settings.public_path)
             return request.redirect(page, banner=_ALREADY_SUBMITTED, tone="warn")
         is_accepted = False
         try:
@@ -102,13 +100,6 @@ class _AuthGate:
             if not is_accepted:
                 with contextlib.suppress(StoreUnavailable):
                     await return_token(request.db, token, address)
-
-    def _page_of_form(self, route: PageRoute, request: PageRequest) -> str:
-        """The nearest page above the form's address."""
-        path, address = route.path, request.http.url.path
-        while path and path not in self._page_paths:
-            path, address = path.rpartition("/")[0], address.rpartition("/")[0]
-        return address or "/"
 
     async def _authenticate(self, route: PageRoute, http: Request) -> PageRequest:
         try:

@@ -47,7 +47,7 @@ def wants_page(request: Request) -> bool:
 async def error_page(request: Request, problem: Problem, request_id: str) -> Response:
     context: WebContext = request.app.state.context
     prefix = context.settings.public_path
-    page = _requested_page(request, prefix)
+    page = requested_page(request, prefix)
     sign_in_url = f"{prefix}/sign-in?next={quote(page, safe='/')}"
     if isinstance(problem, NotSignedIn) and request.method != "POST":
         return RedirectResponse(sign_in_url, status_code=303, headers=HEADERS)
@@ -76,7 +76,7 @@ async def error_page(request: Request, problem: Problem, request_id: str) -> Res
     return response
 
 
-def _requested_page(request: Request, prefix: str) -> str:
+def requested_page(request: Request, prefix: str) -> str:
     """The requested page, or the one from which a form was sent, as the browser says."""
     if request.method == "POST":
         return safe_next(urlsplit(request.headers.get("referer", "")).path.removeprefix(prefix))

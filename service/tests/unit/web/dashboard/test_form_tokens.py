@@ -5,6 +5,7 @@ import pytest
 from agentjobs.organizations.api_keys import list_keys
 from agentjobs.organizations.form_tokens import form_token, is_valid_token, new_nonce
 from agentjobs.webhooks.endpoints import list_endpoints
+from service.tests.unit.web.dashboard.browser import ADDRESS
 
 KEYS = "/settings/api-keys"
 ALREADY_SUBMITTED = "already submitted"
@@ -22,7 +23,7 @@ async def test_reloading_after_create_key_creates_no_second_key(dashboard):
     first = await admin.post(KEYS, fields)
     assert "Copy" in first.text
     before = await list_keys(dashboard.db, "acme")
-    repeated = await admin.post(KEYS, fields)
+    repeated = await admin.post(KEYS, fields, Referer=f"{ADDRESS}{KEYS}")
     assert await list_keys(dashboard.db, "acme") == before
     assert repeated.path == KEYS
     assert ALREADY_SUBMITTED in repeated.text
