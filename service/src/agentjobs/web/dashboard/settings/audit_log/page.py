@@ -1,6 +1,5 @@
 """Settings > Audit log: who did what, when and from where, as a page and as CSV."""
 
-import msgspec
 from starlette.responses import Response
 
 from agentjobs.organizations.audit import AuditFilter, AuditRecord, list_entries
@@ -20,16 +19,6 @@ from agentjobs_runtime.problems import Problem
 
 _PATH = "/settings/audit-log"
 _PAGE = 50
-
-
-class _Line(msgspec.Struct, frozen=True):
-    """An entry as shown; `actor_url` filters by its actor."""
-
-    record: AuditRecord
-    kind: str
-    action: str
-    details: list[tuple[str, str]]
-    actor_url: str
 
 
 async def show(request: PageRequest) -> Response:
@@ -71,7 +60,12 @@ async def _page(
         problem=problem,
         query=query,
         groups=_groups(query),
-        lines=[_line(record, page_url) for record in shown],
+        records=shown,
+        describe_actor=describe_actor,
+        describe_action=describe_action,
+        describe_details=describe_details,
+        # Filters by the actor.
+        actor_url=lambda record: _query_for_actor(record).address(page_url),
         all_actors=query.address(page_url, actor_id="", before=""),
         older=older,
         newest=query.address(page_url, before="") if query.before else None,
@@ -86,16 +80,6 @@ def _groups(query: AuditQuery) -> list[tuple[str, str, str]]:
     if query.action and query.action not in GROUPS:
         known.append((query.action, describe_action(query.action), ""))
     return known
-
-
-def _line(record: AuditRecord, page_url: str) -> _Line:
-    return _Line(
-        record,
-        describe_actor(record.actor_kind),
-        describe_action(record.action),
-        describe_details(record.details),
-        _query_for_actor(record).address(page_url),
-    )
 
 
 def _query_for_actor(record: AuditRecord) -> AuditQuery:
