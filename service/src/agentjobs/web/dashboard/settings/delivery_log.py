@@ -1,6 +1,5 @@
 """Settings > Webhooks > Delivery log: deliveries, their attempts, and redelivery."""
 
-import re
 import shlex
 from typing import Annotated, Literal
 
@@ -86,7 +85,7 @@ async def show_list(request: PageRequest) -> Response:
 
 
 async def redeliver_one(request: PageRequest) -> Response:
-    delivery_id = _delivery_id(request)
+    delivery_id = request.path_param("id")
     owner = await find_organization(request.db, request.organization)
     await redeliver(request.db, owner, delivery_id)
     banner = "Redelivery started with the same webhook-id."
@@ -148,16 +147,9 @@ async def show_one(request: PageRequest, problem: Problem | None = None) -> Resp
 async def _load(request: PageRequest) -> DeliveryDetail:
     owner = await find_organization(request.db, request.organization)
     try:
-        return await get_delivery(request.db, owner, _delivery_id(request))
+        return await get_delivery(request.db, owner, request.path_param("id"))
     except Problem as error:
         raise _for_page(error) from None
-
-
-def _delivery_id(request: PageRequest) -> str:
-    delivery_id = request.path_param("id")
-    if not re.match(_ID_PATTERN, delivery_id):
-        raise Problem("delivery_not_found", _NOT_FOUND)
-    return delivery_id
 
 
 def _for_page(problem: Problem) -> Problem:

@@ -1,6 +1,5 @@
 """What members do with a vulnerable package of a repository: fix it."""
 
-import re
 from urllib.parse import parse_qsl, quote
 
 from starlette.responses import Response
@@ -11,12 +10,11 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.vulnerabilities.query import PATH, Query
 from agentjobs_runtime.problems import Problem
 
-_FINDING_ID = re.compile("fnd_[0-9a-z]{26}")
 _MAX_BACK_LENGTH = 2_000
 
 
 async def fix(request: PageRequest) -> Response:
-    finding_id = require_finding_id(request)
+    finding_id = request.path_param("finding_id")
     before = form_page(request.form.text("advisory"), request.form.text("back"))
     try:
         await fix_package(request.context.jobs, request.viewer.caller, finding_id)
@@ -25,13 +23,6 @@ async def fix(request: PageRequest) -> Response:
             raise
         return request.redirect(before, banner=problem.message, tone="warn")
     return request.redirect(before, banner="Started a job that fixes the package.")
-
-
-def require_finding_id(request: PageRequest) -> str:
-    finding_id = request.path_param("finding_id")
-    if not _FINDING_ID.fullmatch(finding_id):
-        raise Problem("vulnerability_not_found", "There is no such vulnerability.")
-    return finding_id
 
 
 def form_page(advisory: str, back: str) -> str:

@@ -17,7 +17,7 @@ from agentjobs.advisories.packages import findings_of_package
 from agentjobs.web.dashboard.date_fields import between_days
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
-from agentjobs.web.dashboard.vulnerabilities.actions import form_page, require_finding_id
+from agentjobs.web.dashboard.vulnerabilities.actions import form_page
 from agentjobs.web.dashboard.vulnerabilities.query import PATH
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.problems import Problem
@@ -88,7 +88,7 @@ def _page_before(request: PageRequest) -> str:
 
 async def _findings(request: PageRequest) -> list[FindingView]:
     return await findings_of_package(
-        request.db, request.organization_id, require_finding_id(request)
+        request.db, request.organization_id, request.path_param("finding_id")
     )
 
 
