@@ -47,11 +47,9 @@ class _PlotSpec(msgspec.Struct, frozen=True):
     unit: Unit = "count"
 
     def series(self, buckets: Sequence[Figures]) -> tuple[PlotSeries, ...]:
-        line_values = [tuple(line.value(bucket) for bucket in buckets) for line in self.lines]
-        # A series of zeros is left empty, so that the plot shows its `empty` message.
         return tuple(
-            PlotSeries(line.name, line.css_class, values if any(values) else ())
-            for line, values in zip(self.lines, line_values, strict=True)
+            PlotSeries(line.name, line.css_class, tuple(map(line.value, buckets)))
+            for line in self.lines
         )
 
 

@@ -16,7 +16,7 @@ from agentjobs.web.dashboard.plots.scale import Unit, format_value, ticks
 
 class PlotSeries(msgspec.Struct, frozen=True):
     """`css_class` is one of plots.css: s-1 to s-6, s-good, s-bad, s-warn, s-quiet. There is a value
-    for each label, or none at all."""
+    for each label."""
 
     name: str
     css_class: str
@@ -58,8 +58,12 @@ def lines(plot: Plot) -> Drawing:
 
 
 def _drawing(plot: Plot, highest: float, draw: _Marks) -> Drawing:
+    # Without a value other than zero, the plot shows its `empty` message.
     empty = (None,) * len(plot.labels)
-    series = (msgspec.structs.replace(line, values=line.values or empty) for line in plot.series)
+    series = (
+        msgspec.structs.replace(line, values=line.values if any(line.values) else empty)
+        for line in plot.series
+    )
     plot = msgspec.structs.replace(plot, series=tuple(series))
     known = [value for series in plot.series for value in series.values if value is not None]
     svg = "".join(_svg(plot, highest, draw, size) for size in (WIDE, NARROW)) if known else ""

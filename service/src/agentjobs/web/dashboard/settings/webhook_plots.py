@@ -33,20 +33,15 @@ def _draw(record: EndpointRecord, zone: tzinfo) -> list[Drawing]:
     buckets = record.buckets
     labels = tuple(period_label(bucket.starts_at, bucket.ends_at, zone) for bucket in buckets)
     results = (
-        _series("delivered", "s-good", [bucket.delivered for bucket in buckets]),
-        _series("failed", "s-bad", [bucket.failed for bucket in buckets]),
+        PlotSeries("delivered", "s-good", tuple(bucket.delivered for bucket in buckets)),
+        PlotSeries("failed", "s-bad", tuple(bucket.failed for bucket in buckets)),
     )
     durations = (
-        _series("median", "s-info", [bucket.median_ms for bucket in buckets]),
-        _series("95th percentile", "s-warn", [bucket.p95_ms for bucket in buckets]),
+        PlotSeries("median", "s-info", tuple(bucket.median_ms for bucket in buckets)),
+        PlotSeries("95th percentile", "s-warn", tuple(bucket.p95_ms for bucket in buckets)),
     )
     empty = "Nothing was sent in this period."
     return [
         plots.stacked_bars(Plot("Deliveries", labels, results, "count", empty)),
         plots.lines(Plot("Response time", labels, durations, "ms", empty)),
     ]
-
-
-def _series(name: str, css_class: str, values: list[int] | list[int | None]) -> PlotSeries:
-    # A series of zeros is left empty, so that the plot shows its `empty` message.
-    return PlotSeries(name, css_class, tuple(values) if any(values) else ())
