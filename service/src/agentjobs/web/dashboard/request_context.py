@@ -66,15 +66,10 @@ class AnonymousRequest:
         return self.http.query_params.get(name, "").replace("\0", "").strip()
 
     async def render(
-        self,
-        template: str,
-        *,
-        status: int = 200,
-        problem: Problem | None = None,
-        **values: Any,
+        self, template: str, *, problem: Problem | None = None, **values: Any
     ) -> Response:
         """A whole page. `problem` is the error of a form on it, and determines the status."""
-        status = status if problem is None else find_status(problem)
+        status = 200 if problem is None else find_status(problem)
         banner = read_banner(self.http, self.settings)
         shared = await self._layout_values()
         html = await render(template, {"problem": problem, "banner": banner, **shared, **values})
@@ -158,18 +153,11 @@ class PageRequest(AnonymousRequest):
         return self.is_operator if role == "operator" else allows(self.viewer.role, role)
 
     async def render(
-        self,
-        template: str,
-        *,
-        status: int = 200,
-        problem: Problem | None = None,
-        **values: Any,
+        self, template: str, *, problem: Problem | None = None, **values: Any
     ) -> Response:
         if self.parts is None:
             values["live_attribute"] = "" if problem else self._live_attribute()
-            return await AnonymousRequest.render(
-                self, template, status=status, problem=problem, **values
-            )
+            return await AnonymousRequest.render(self, template, problem=problem, **values)
         if problem is not None:
             raise problem
         self.rendered = {part: await self.fragment(f"{part}.html", **values) for part in self.parts}
