@@ -8,7 +8,6 @@ from typing import Any
 from jinja2 import Environment
 from starlette.responses import Response
 
-from agentjobs.web.dashboard.external_links import web_address
 from agentjobs.web.dashboard.jobs.phase_bars import phase_title
 from agentjobs.web.dashboard.jobs.reasons import error_title
 from agentjobs.web.dashboard.navigation import OPERATOR, SECTIONS, SETTINGS
@@ -55,7 +54,6 @@ def _environment() -> Environment:
     environment.filters["severity_label"] = format_level
     environment.filters["error_title"] = error_title
     environment.filters["phase_title"] = phase_title
-    environment.filters["web_address"] = web_address
     environment.filters["browser"] = describe_user_agent
     environment.filters.update(FILTERS)
     environment.globals.update(

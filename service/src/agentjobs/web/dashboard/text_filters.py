@@ -1,5 +1,6 @@
-"""Template filters that format numbers, times and counts. Pure functions."""
+"""Template filters that format numbers, times, counts and addresses. Pure functions."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, tzinfo
 from typing import Any
@@ -14,6 +15,8 @@ from agentjobs_runtime.money import NANOUSD_PER_USD
 
 NOTHING = "\N{EN DASH}"
 
+# Excludes javascript: and data:, and characters that browsers drop or interpret.
+_WEB = re.compile(r"https?://[^\s\x00-\x20\x7f]+", re.IGNORECASE)
 _MAX_DISTANCE_SECONDS = 30 * 86_400
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
@@ -121,6 +124,11 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def web_address(url: str | None) -> str:
+    """The address, which comes from others; the empty string if it must not become a link."""
+    return url if url is not None and _WEB.fullmatch(url) else ""
+
+
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "exact": _exact,
     "moment": _moment,
@@ -131,4 +139,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "percent": percent,
     "counted": counted,
     "size": size,
+    "web_address": web_address,
 }

@@ -7,12 +7,13 @@ import asyncio
 import functools
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from agentjobs.fleet.repository_lease import changing_repository
 from agentjobs.local_git.repositories import repository_name
@@ -26,6 +27,7 @@ from agentjobs.web.git.backend import (
     MAX_NEGOTIATION_BYTES,
     MAX_PUSH_BYTES,
     BackendRequest,
+    running_backend,
 )
 from agentjobs.web.git.body import Body, gunzip, limit_size, receive_pieces, spool
 from agentjobs.web.git.push_commands import (
@@ -35,7 +37,6 @@ from agentjobs.web.git.push_commands import (
     PushOpening,
     rejection_report,
 )
-from agentjobs.web.git.response import Relay
 from agentjobs.web.git.visible_refs import job_advertisement, visible_refs
 from agentjobs_runtime.git.environment import Configuration
 from agentjobs_runtime.git.process import GitError
@@ -45,6 +46,38 @@ _UPLOAD = "git-upload-pack"
 _RECEIVE = "git-receive-pack"
 _log = logging.getLogger(__name__)
 _PROTOCOL = re.compile(r"[a-z0-9=:.-]{1,200}")
+
+
+class Relay(Response):
+    """Runs the backend once `body` may be processed, which waits for a free slot.
+
+    Calls `afterwards` when git has ended, before the response completes.
+    """
+
+    def __init__(
+        self,
+        backend_request: BackendRequest,
+        body: AbstractAsyncContextManager[Body],
+        afterwards: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        super().__init__()
+        self._backend_request = backend_request
+        self._body = body
+        self._afterwards = afterwards
+
+    # The scope was read before.
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with (
+                self._body as body,
+                running_backend(self._backend_request, body.size_bytes) as backend,
+            ):
+                await backend.exchange(body, receive, send)
+        finally:
+            # Refs may have changed even if the client disconnected.
+            if self._afterwards is not None:
+                await asyncio.shield(self._afterwards())
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def info_refs(request: Request) -> Response:

@@ -1,16 +1,20 @@
-"""The provider's discovery document and keys, validated before use."""
+"""The provider's discovery document and keys, validated before use and cached."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from authlib.oidc.discovery import get_well_known_url  # type: ignore[import-untyped]  # it has no types
 
-from agentjobs.web.openid.cache import CachedDocument
 from agentjobs.web.openid.errors import invalid_response
 from agentjobs.web.openid.exchange import Exchange
+from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.settings import is_loopback
+
+# How long a document is cached, and how often it is refreshed at most.
+MAX_AGE_MS = 3600 * SECOND_MS
+MIN_REFRESH_INTERVAL_MS = 60 * SECOND_MS
 
 PublishedKey = dict[str, Any]
 T = TypeVar("T")
@@ -36,6 +40,32 @@ class Document(msgspec.Struct, frozen=True):
 
 class _Keys(msgspec.Struct, frozen=True):
     keys: tuple[PublishedKey, ...]
+
+
+class CachedDocument(Generic[T]):
+    def __init__(self, fetch: Callable[[], Awaitable[T]], clock: Callable[[], int]) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._refreshed_at: int | None = None
+        self._cached: tuple[int, T] | None = None
+
+    async def value(self) -> T:
+        if self._cached is not None and self._is_within(self._cached[0], MAX_AGE_MS):
+            return self._cached[1]
+        value = await self._fetch()
+        self._cached = (self._clock(), value)
+        return value
+
+    async def refresh(self) -> T:
+        """Fetches again, at most once a minute."""
+        if not self._is_within(self._refreshed_at, MIN_REFRESH_INTERVAL_MS):
+            self._refreshed_at = self._clock()
+            self._cached = None
+        return await self.value()
+
+    def _is_within(self, since: int | None, milliseconds: int) -> bool:
+        # Negative if the clock was set back.
+        return since is not None and 0 <= self._clock() - since < milliseconds
 
 
 class Provider:

@@ -11,7 +11,7 @@ from agentjobs.local_git.repositories import path as git_path
 from agentjobs.pulls.comments import add_comment
 from agentjobs.pulls.merge import merge_pull
 from agentjobs.pulls.pulls import close_pull
-from agentjobs.web.dashboard.external_links import web_address
+from agentjobs.web.dashboard.text_filters import web_address
 from agentjobs_runtime.problems import Problem
 from service.tests.unit.web.dashboard.browser import PAYLOAD
 from service.tests.unit.web.dashboard.event_streams import listen

@@ -6,8 +6,6 @@ import logging
 import pytest
 
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.web.openid.cache import MAX_AGE_MS as REMEMBERED_MS
-from agentjobs.web.openid.cache import MIN_REFRESH_INTERVAL_MS, CachedDocument
 from agentjobs.web.openid.errors import provider_error
 from agentjobs.web.openid.pending import (
     MAX_AGE_MS,
@@ -16,6 +14,8 @@ from agentjobs.web.openid.pending import (
     open_pending,
     seal_pending,
 )
+from agentjobs.web.openid.provider import MAX_AGE_MS as REMEMBERED_MS
+from agentjobs.web.openid.provider import MIN_REFRESH_INTERVAL_MS, CachedDocument
 from agentjobs_runtime.problems import Problem
 
 ISSUER = "https://id.example.com"

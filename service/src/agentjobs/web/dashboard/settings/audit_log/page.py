@@ -1,13 +1,18 @@
 """Settings > Audit log: who did what, when and from where, as a page and as CSV."""
 
+from datetime import tzinfo
+from typing import Annotated, Literal
+
+from msgspec import Meta
 from starlette.responses import Response
 
 from agentjobs.organizations.audit import AuditFilter, AuditRecord, list_entries
+from agentjobs.web.dashboard.date_fields import between_days
+from agentjobs.web.dashboard.list_query import ListQuery
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.pages import HEADERS
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.settings.audit_log.csv_export import MAX_ROWS, export_csv
-from agentjobs.web.dashboard.settings.audit_log.query import AuditQuery, build_filter
 from agentjobs.web.dashboard.settings.audit_log.text import (
     GROUPS,
     describe_action,
@@ -21,10 +26,22 @@ _PATH = "/settings/audit-log"
 _PAGE = 50
 
 
+class _Query(ListQuery, frozen=True, kw_only=True):
+    """The empty string means any. `until` is inclusive."""
+
+    actor: str = ""
+    actor_id: Annotated[str, Meta(pattern="^[a-z]{1,10}_[0-9A-Za-z]{1,64}$")] = ""
+    action: Annotated[str, Meta(pattern="^[a-z_.]{1,100}$")] = ""
+    since: str = ""
+    until: str = ""
+    format: Literal["", "csv"] = ""
+    before: Annotated[str, Meta(pattern="^aud_[0-9a-z]{26}$")] = ""
+
+
 async def show(request: PageRequest) -> Response:
-    query = AuditQuery.read(request.query_param)
+    query = _Query.read(request.query_param)
     try:
-        audit_filter = build_filter(query, request.zone)
+        audit_filter = _build_filter(query, request.zone)
     except Problem as problem:
         return await _page(request, query, [], problem=problem)
     if query.format:
@@ -39,6 +56,18 @@ async def show(request: PageRequest) -> Response:
     return await _page(request, query, records)
 
 
+def _build_filter(query: _Query, zone: tzinfo) -> AuditFilter:
+    """Raises Problem for an invalid date."""
+    since, until = between_days(query.since, query.until, zone)
+    return AuditFilter(
+        actor=query.actor or None,
+        actor_id=query.actor_id or None,
+        action=query.action or None,
+        since=since,
+        until=until,
+    )
+
+
 async def _csv_response(request: PageRequest, audit_filter: AuditFilter) -> Response:
     text = await export_csv(request.db, request.organization_id, audit_filter)
     name = f"audit-log-{request.organization}-{iso_utc(now_ms())[:10]}.csv"
@@ -48,7 +77,7 @@ async def _csv_response(request: PageRequest, audit_filter: AuditFilter) -> Resp
 
 async def _page(
     request: PageRequest,
-    query: AuditQuery,
+    query: _Query,
     records: list[AuditRecord],
     *,
     problem: Problem | None = None,
@@ -74,7 +103,7 @@ async def _page(
     )
 
 
-def _groups(query: AuditQuery) -> list[tuple[str, str, str]]:
+def _groups(query: _Query) -> list[tuple[str, str, str]]:
     """Includes the selected action even if it is not a group."""
     known = [("", "Everything", ""), *((group, label, "") for group, label in GROUPS.items())]
     if query.action and query.action not in GROUPS:
@@ -82,11 +111,11 @@ def _groups(query: AuditQuery) -> list[tuple[str, str, str]]:
     return known
 
 
-def _query_for_actor(record: AuditRecord) -> AuditQuery:
+def _query_for_actor(record: AuditRecord) -> _Query:
     """Filters by identifier if there is one, because names are not unique."""
     if record.actor_id:
-        return AuditQuery(actor_id=record.actor_id)
-    return AuditQuery(actor=record.actor)
+        return _Query(actor_id=record.actor_id)
+    return _Query(actor=record.actor)
 
 
 ROUTES: Routes = [PageRoute("GET", _PATH, "admin", show)]
