@@ -23,6 +23,7 @@ from agentjobs_runtime.problems import Problem
 
 _PATH = "/settings/api-keys"
 _EXPIRES_SOON_MS = 7 * DAY_MS
+_INACTIVE = ("expired", "revoked")
 _CUSTOM = "own"
 _NEVER = "never"
 _UNCHANGED = "unchanged"
@@ -45,17 +46,6 @@ class _FormValues(msgspec.Struct, frozen=True, kw_only=True):
     expires: str = "90"
     days: str = ""
     networks: str = ""
-
-
-class _Line(msgspec.Struct, frozen=True):
-    """A key in the table; `state` is active, expires soon, expired or revoked."""
-
-    key: ApiKey
-    state: str
-
-    @property
-    def is_inactive(self) -> bool:
-        return self.state in {"expired", "revoked"}
 
 
 async def create(request: PageRequest) -> Response:
@@ -135,15 +125,15 @@ async def show(
 ) -> Response:
     keys = await list_keys(request.db, request.organization)
     now = await request.db.clock_ms()
-    lines = [_Line(key, _state(key, now)) for key in reversed(keys)]
+    states = [(key, _state(key, now)) for key in reversed(keys)]
     return await request.render(
         "settings/api_keys.html",
         problem=problem,
         form_values=request.form.fill(_FormValues) if problem else _FormValues(),
         created=created,
         example=None if created is None else _example(request, created.key),
-        active=[line for line in lines if not line.is_inactive],
-        inactive=[line for line in lines if line.is_inactive],
+        active=[(key, state) for key, state in states if state not in _INACTIVE],
+        inactive=[(key, state) for key, state in states if state in _INACTIVE],
         expiries=[(value, text, "") for value, text in _EXPIRIES],
     )
 
@@ -171,6 +161,7 @@ def _days(form_values: _FormValues, form: Form) -> int | None:
 
 
 def _state(key: ApiKey, now: int) -> str:
+    """Active, expires soon, or one of the inactive states."""
     if key.revoked_at is not None:
         return "revoked"
     if key.expires_at is None:
