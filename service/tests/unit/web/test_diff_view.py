@@ -13,6 +13,7 @@ from agentjobs.web.dashboard.text.diff_view import (
     render_diff_view,
     render_file_view,
 )
+from agentjobs.web.dashboard.text.highlighting import language_of_file
 from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs.web.dashboard.text_filters import FILTERS
 from agentjobs.web.pages import template_environment
@@ -51,6 +52,8 @@ def render_html(templates: Environment) -> Callable[[DiffView], str]:
 
 
 def test_each_side_is_highlighted_separately() -> None:
+    # The first lookup of a language counts for the limit of CPU time.
+    language_of_file("a.py")
     lines = (
         DiffLine("context", "x = 1", 1, 1),
         DiffLine("removed", 'y = """never closed', 2, None),
