@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
 from yarl import URL
 
@@ -19,7 +18,7 @@ from agentjobs_runtime.outbound.guard.addresses import (
     filter_permitted,
     refusal_reason,
 )
-from agentjobs_runtime.outbound.guard.hosts import canonical_address
+from agentjobs_runtime.outbound.guard.hosts import is_literal_address
 from agentjobs_runtime.outbound.guard.resolver import HostResolver, Lookup, system_lookup
 from agentjobs_runtime.problems import Problem
 
@@ -105,56 +104,31 @@ def _error_text(error: Exception) -> str:
 
 
 def _parse(url: str) -> tuple[str, str, bool]:
-    """Scheme, host, and whether the host is a name."""
+    """Scheme, host, and whether the host is a name. Attempts use the same parser."""
     _raise_if(
         (len(url) > MAX_URL_LENGTH, f"is longer than {MAX_URL_LENGTH} characters"),
         (not _URL.fullmatch(url), _INVALID_CHARACTER),
         ("#" in url, "has a fragment, which is never sent: remove the # and what follows"),
     )
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        parsed = URL(url)
     except ValueError as error:
         raise _invalid(f"is invalid: {error}") from None
+    host = parsed.raw_host or ""
     _raise_if(
-        (parts.scheme not in {"https", "http"}, "must begin with https://"),
+        (parsed.scheme not in {"https", "http"}, "must begin with https://"),
         (not host, "has no host: write it like https://hooks.example.com/agentjobs"),
         (
-            "@" in parts.netloc,
+            "@" in parsed.raw_authority,
             "contains a user name or password: remove it, the signature authenticates the sender",
         ),
-        (port == 0 or parts.netloc.endswith(":"), "must have a port between 1 and 65535, or none"),
+        (parsed.port == 0, "must have a port between 1 and 65535, or none"),
+        (host not in url.lower(), f"has an IP address in an unusual form: write {host}"),
     )
-    is_bracketed = "[" in parts.netloc
-    literal = _canonical_literal(host)
-    written = f"[{host}]" if is_bracketed else host
-    _raise_if(
-        (literal is None and is_bracketed, f"has no valid host: {host!r} is not an IP address"),
-        (
-            literal not in {None, written},
-            f"has an IP address in an unusual form: write {literal} instead of {written}",
-        ),
-    )
-    _check_dialled_host(url, host)
-    return parts.scheme, host, literal is None
-
-
-def _check_dialled_host(url: str, host: str) -> None:
-    """Attempts use another URL parser, which must see the same host."""
     try:
-        dialled = URL(url).raw_host
-    except ValueError as error:
-        raise _invalid(f"is invalid: {error}") from None
-    _raise_if((dialled != host, f"is ambiguous: its host could be {host!r} or {dialled!r}"))
-
-
-def _canonical_literal(host: str) -> str | None:
-    """An IP address in canonical form, with brackets if needed; None if the host is a name."""
-    try:
-        address = canonical_address(host)
+        return parsed.scheme, host, not is_literal_address(host)
     except ValueError as error:
         raise _invalid(f"has no valid host: {error}") from None
-    return f"[{address}]" if address is not None and ":" in address else address
 
 
 def _raise_if(*faults: tuple[bool, str]) -> None:

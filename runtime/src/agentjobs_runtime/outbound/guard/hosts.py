@@ -1,68 +1,32 @@
-"""Checks the host of a URL before it is resolved: IP addresses must be in canonical form.
+"""Checks the host of a URL before it is resolved: IPv4 addresses must be in canonical form.
 
 Parsers, including a proxy's, disagree about other spellings. Names are checked when they are
 dialled, once their addresses are known.
 """
 
-import ipaddress
-import re
-import socket
-
 from agentjobs_runtime.outbound.guard.addresses import AllowList, refusal_reason
-
-_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_NAME = re.compile(rf"(?=.{{1,253}}\.?$){_LABEL}(?:\.{_LABEL})*\.?", re.IGNORECASE | re.ASCII)
-# Some parsers read a host with such a last label as a number.
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.IGNORECASE)
+from agentjobs_runtime.outbound.guard.host_patterns import (
+    bracket_ipv6,
+    is_address,
+    normalize_host,
+)
 
 
 def host_refusal_reason(host: str, allowed: AllowList) -> str | None:
     """None if `host`, without brackets, is a name or may be dialled."""
     try:
-        canonical = canonical_address(host)
+        return refusal_reason(host, allowed) if is_literal_address(host) else None
     except ValueError as error:
         return str(error)
-    if canonical is None:
-        return None
+
+
+def is_literal_address(host: str) -> bool:
+    """Whether `host` is an IP address; False for a name. Raises ValueError if it is neither."""
+    normal = normalize_host(bracket_ipv6(host)) if host.isascii() else None
+    # A zone identifier names an interface of this machine.
+    if normal is None or "%" in host:
+        raise ValueError(f"{host!r} is neither a name nor an IP address in canonical form")
     # All parsers agree on IPv6 addresses, however they are spelled.
-    if canonical != host and ":" not in host:
-        return f"{host} is not a canonical IP address: write {canonical}"
-    return refusal_reason(host, allowed)
-
-
-def canonical_address(host: str) -> str | None:
-    """The IP address that a parser could read, without brackets; None for a name.
-
-    Raises ValueError if the host is neither.
-    """
-    if ":" in host:
-        return _canonical_ipv6(host)
-    if not _NAME.fullmatch(host):
-        raise ValueError(f"{host!r} is neither a name nor an IP address")
-    return _canonical_ipv4(host) if _is_number(host) else None
-
-
-def _is_number(host: str) -> bool:
-    return _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]) is not None
-
-
-def _canonical_ipv4(host: str) -> str:
-    try:
-        return socket.inet_ntoa(socket.inet_aton(host.removesuffix(".")))
-    except OSError:
-        raise _not_an_address(host) from None
-
-
-def _canonical_ipv6(host: str) -> str:
-    try:
-        address = ipaddress.IPv6Address(host)
-    except ValueError:
-        raise _not_an_address(host) from None
-    if address.scope_id is not None:
-        # A zone identifier names an interface of this machine.
-        raise _not_an_address(host)
-    return str(address.ipv4_mapped or address)
-
-
-def _not_an_address(host: str) -> ValueError:
-    return ValueError(f"{host!r} is not an IP address")
+    if is_address(normal) and ":" not in host and host != normal:
+        raise ValueError(f"{host!r} is not a canonical IP address: write {normal}")
+    return is_address(normal)
