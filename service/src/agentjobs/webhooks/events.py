@@ -54,7 +54,7 @@ def activity_topic(organization_id: str) -> str:
 
 
 class JobEvent(msgspec.Struct, frozen=True):
-    """A state change of a job, to be stored and delivered."""
+    """A state change of a job, to be stored and delivered; a test belongs to no organization."""
 
     event: str
     organization_id: str
@@ -67,14 +67,6 @@ class JobEvent(msgspec.Struct, frozen=True):
     @property
     def payload(self) -> Payload:
         return Payload(self.event, self.job_id, self.repo, self.pr_url, iso_utc(self.at_ms))
-
-
-class StoredEvent(msgspec.Struct, frozen=True):
-    id: str
-    event: str
-    job_id: str
-    sequence: int
-    created_at: int
 
 
 _EVENTS = Table(
@@ -204,18 +196,11 @@ def _announce(
     return deliveries
 
 
-async def store_event(
-    tx: Transaction, payload: Payload, *, sequence: int, at_ms: int
-) -> StoredEvent:
-    """Creates no delivery. The event is in no organization's listing."""
-    event = StoredEvent(new_id("evt"), payload.event, payload.job_id, sequence, at_ms)
-    row = {
-        **msgspec.structs.asdict(event),
-        "body": msgspec.json.encode(payload),
-        "organization_id": None,
-    }
+async def store_test(tx: Transaction, event: JobEvent) -> str:
+    """Returns its identifier. It has no delivery, and is in the listing of no organization."""
+    row = _event_row(event)
     await insert_rows(tx, {_EVENTS: [row]})
-    return event
+    return str(row["id"])
 
 
 def _event_row(event: JobEvent) -> dict[str, Any]:
@@ -226,7 +211,7 @@ def _event_row(event: JobEvent) -> dict[str, Any]:
         "event": event.event,
         "body": msgspec.json.encode(event.payload),
         "created_at": event.at_ms,
-        "organization_id": event.organization_id,
+        "organization_id": event.organization_id or None,
     }
 
 

@@ -16,7 +16,7 @@ from agentjobs.webhooks.events import (
     PR_REVIEW_REQUESTED,
     TEST_SEQUENCE,
     JobEvent,
-    store_event,
+    store_test,
 )
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.queue import fail_claimed, load_claimed
@@ -77,7 +77,7 @@ async def send_test(
 async def _create(
     tx: Transaction, sample: JobEvent, endpoint_id: str, owner: str, lease_ms: int
 ) -> ClaimedDelivery:
-    event = await store_event(tx, sample.payload, sequence=sample.sequence, at_ms=sample.at_ms)
+    event_id = await store_test(tx, sample)
     delivery_id = new_id("dlv")
     await tx.execute(
         "INSERT INTO deliveries (id, organization_id, endpoint_id, job_id, sequence, event_id,"
@@ -87,11 +87,11 @@ async def _create(
         " WHERE id = :endpoint_id AND removed_at IS NULL",
         id=delivery_id,
         endpoint_id=endpoint_id,
-        job_id=event.job_id,
-        event_id=event.id,
-        sequence=event.sequence,
-        event=event.event,
-        now=event.created_at,
+        job_id=sample.job_id,
+        event_id=event_id,
+        sequence=sample.sequence,
+        event=sample.event,
+        now=sample.at_ms,
         owner=owner,
         lease_ms=lease_ms,
     )

@@ -20,12 +20,11 @@ from agentjobs.webhooks.events import (
     JOB_QUEUED,
     PING,
     JobEvent,
-    Payload,
     record_events,
-    store_event,
+    store_test,
 )
-from agentjobs.webhooks.ping import REPO
-from agentjobs_runtime.clock import DAY_MS, iso_utc, now_ms
+from agentjobs.webhooks.ping import sample_event
+from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.identifiers import new_id
 from tests.support.jobs import JobHarness
 
@@ -85,8 +84,7 @@ async def test_an_event_keeps_its_position(database: Database) -> None:
 async def test_events_of_other_organizations_and_pings_are_not_listed(
     database: Database,
 ) -> None:
-    ping = Payload(PING, new_id("job"), REPO, None, iso_utc(now_ms()))
-    await database.transact(store_event, ping, sequence=1, at_ms=now_ms())
+    await database.transact(store_test, sample_event(PING))
     await store(database, an_event("job_a"), an_event("job_b", organization_id="org_b"))
     assert keys(await read(database)) == [("job_a", 1)]
     others = await list_events(database, "org_b", after=0, limit=10)
