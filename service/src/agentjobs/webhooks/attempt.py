@@ -30,7 +30,6 @@ from agentjobs.webhooks.trace import delivery_span, record_attempt
 from agentjobs.webhooks.untrusted_http.connection import UntrustedConnection
 from agentjobs.webhooks.untrusted_http.pool import ConnectionPool, Progress, connect
 from agentjobs.webhooks.untrusted_http.response import RawHeaders, Response
-from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.resolver import HostResolver, Lookup, system_lookup
 from agentjobs_runtime.outbound.guard.sessions import load_tls_context
@@ -53,11 +52,9 @@ async def send(
     """Raises Problem if this machine cannot open the secret.
 
     `at_ms` is the database's time: receivers refuse a signature whose time is some minutes off,
-    and retries are due by that clock.
+    and pending secrets and retries are due by that clock.
     """
-    opened = secrets.open(
-        delivery.organization_id, delivery.endpoint_id, delivery.secrets, now_ms()
-    )
+    opened = secrets.open(delivery.organization_id, delivery.endpoint_id, delivery.secrets, at_ms)
     headers = signed_headers(delivery, opened, at_ms)
     with delivery_span(delivery) as span:
         if traceparent := write_traceparent(span):

@@ -123,11 +123,9 @@ _LEASE = (
     "  WHERE id IN (SELECT value FROM each(:ids)) AND status = 'pending' AND lease_owner IS NULL"
     "  ORDER BY id /*postgresql FOR UPDATE SKIP LOCKED */) RETURNING {columns}"
 )
-# `promote_at` by the clock of this machine, which signs.
 _LOAD = (
     "SELECT d.id, d.fence, d.organization_id, d.endpoint_id, d.event_id, d.event, d.job_id,"
-    " d.sequence, d.attempts, d.failures, e.body, w.url, w.sealed, w.pending_sealed,"
-    f" w.promote_at - {DATABASE_NOW} + CAST(:own_now AS BIGINT) AS promote_at,"
+    " d.sequence, d.attempts, d.failures, e.body, w.url, w.sealed, w.pending_sealed, w.promote_at,"
     " COALESCE(w.disabled_at, w.removed_at) AS closed_at, w.failing_since, w.last_success_at,"
     " j.traceparent"
     " FROM {source} d LEFT JOIN webhook_endpoints w ON w.id = d.endpoint_id"
@@ -293,14 +291,13 @@ async def _lease(tx: Transaction, ids: list[str], terms: LeaseTerms) -> _Leased:
 async def _lease_rows(tx: Transaction, ids: list[str], terms: LeaseTerms) -> list[Row]:
     values = {"ids": ids, "owner": terms.owner, "lease_ms": terms.lease_ms, "now": terms.now}
     if tx.engine == "postgresql":
-        return await tx.fetch_all(_LEASE_AND_LOAD, own_now=now_ms(), **values)
+        return await tx.fetch_all(_LEASE_AND_LOAD, **values)
     leased = await tx.fetch_all(_LEASE.format(columns="id"), **values)
     return await _load(tx, [row["id"] for row in leased])
 
 
 async def _load(tx: Transaction, ids: Sequence[str]) -> list[Row]:
-    now = now_ms()
-    return await tx.fetch_all(_LOAD_BY_ID, ids=ids, now=now, own_now=now)
+    return await tx.fetch_all(_LOAD_BY_ID, ids=ids)
 
 
 def _to_claimed(row: Row) -> ClaimedDelivery:

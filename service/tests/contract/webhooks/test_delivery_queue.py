@@ -606,6 +606,6 @@ async def test_a_sender_with_a_wrong_clock_promotes_secrets_by_the_clock_of_the_
     shift_clock(DAY_MS / 1_000)
     (delivery,) = await harness.claim(now=await harness.db.clock_ms())
 
-    signing = signing_at(delivery.secrets, now_ms())
+    signing = signing_at(delivery.secrets, await harness.db.clock_ms())
     is_only_clock = harness.db.engine == "sqlite"
     assert (signing.main == b"new") == is_only_clock
