@@ -10,7 +10,6 @@ import msgspec
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import DEFAULT_ORGANIZATION, find_organization
 from agentjobs.store.database import Database, Row, Transaction, to_struct
-from agentjobs.store.in_transaction import in_transaction
 from agentjobs.webhooks.events import decode_filter
 from agentjobs.webhooks.model import DisabledReason
 from agentjobs.webhooks.queue import fail_waiting
@@ -84,11 +83,13 @@ async def lock_endpoint(tx: Transaction, organization: str, endpoint: str) -> En
     return await find_endpoint(tx, organization, found.id)
 
 
-async def disable_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
+@audit.in_transaction
+async def disable_endpoint(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
     """Disables for an admin. An endpoint that is already disabled keeps its time and reason."""
-    disabled = await _disable_by_hand(db, organization, endpoint)
-    await _fail_all_waiting(db, disabled.id)
-    return disabled
+    current = await find_endpoint(tx, organization, endpoint)
+    entry = audit_entry("webhook.disabled", current)
+    await disable(tx, current.id, "by_hand", now_ms(), entry)
+    return await find_endpoint(tx, organization, current.id)
 
 
 @audit.in_transaction
@@ -100,11 +101,20 @@ async def enable_endpoint(tx: Transaction, organization: str, endpoint: str) -> 
     return await update_row(tx, current, entry, assignments)
 
 
-async def remove_endpoint(db: Database, organization: str, endpoint: str) -> Endpoint:
+@audit.in_transaction
+async def remove_endpoint(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
     """Erases its secrets; its deliveries stay in the log until they are pruned."""
-    removed = await _remove(db, organization, endpoint)
-    await _fail_all_waiting(db, removed.id)
-    return removed
+    current = await lock_endpoint(tx, organization, endpoint)
+    await update_row(
+        tx,
+        current,
+        audit_entry("webhook.removed", current),
+        "removed_at = :now, sealed = :empty, key_id = '',"
+        " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
+        empty=b"",
+    )
+    await fail_waiting(tx, current.id)
+    return current
 
 
 async def disable(
@@ -186,45 +196,6 @@ def disabled_text(endpoint: Endpoint) -> str | None:
 def org_flag(organization: str) -> str:
     """The option that a command for this organization needs."""
     return "" if organization == DEFAULT_ORGANIZATION else f" --org {organization}"
-
-
-@audit.in_transaction
-async def _disable_by_hand(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
-    current = await find_endpoint(tx, organization, endpoint)
-    entry = audit_entry("webhook.disabled", current)
-    await disable(tx, current.id, "by_hand", now_ms(), entry)
-    return await find_endpoint(tx, organization, current.id)
-
-
-@audit.in_transaction
-async def _remove(tx: Transaction, organization: str, endpoint: str) -> Endpoint:
-    current = await lock_endpoint(tx, organization, endpoint)
-    await update_row(
-        tx,
-        current,
-        audit_entry("webhook.removed", current),
-        "removed_at = :now, sealed = :empty, key_id = '',"
-        " pending_sealed = NULL, pending_key_id = NULL, promote_at = NULL",
-        empty=b"",
-    )
-    await fail_waiting(tx, current.id)
-    return current
-
-
-async def _fail_all_waiting(db: Database, endpoint_id: str) -> None:
-    while await _fail_waiting_if_closed(db, endpoint_id):
-        pass
-
-
-@in_transaction
-async def _fail_waiting_if_closed(tx: Transaction, endpoint_id: str) -> int:
-    """The endpoint may have been enabled in the meantime."""
-    closed = await tx.fetch_one(
-        "SELECT id FROM webhook_endpoints WHERE id = :id"
-        " AND COALESCE(disabled_at, removed_at) IS NOT NULL",
-        id=endpoint_id,
-    )
-    return 0 if closed is None else await fail_waiting(tx, endpoint_id)
 
 
 def _endpoint(row: Row, organization: str) -> Endpoint:

@@ -228,10 +228,11 @@ async def fail_claimed(tx: Transaction, ids: Sequence[str]) -> None:
     await tx.execute(_FAIL.format(ids="SELECT value FROM each(:ids)"), ids=ids, now=now)
 
 
-async def fail_waiting(tx: Transaction, endpoint_id: str) -> int:
-    """One batch of an endpoint's deliveries; those being sent are left to their sender."""
+async def fail_waiting(tx: Transaction, endpoint_id: str) -> None:
+    """One batch of an endpoint's deliveries; those being sent are left to their sender, and the
+    others to the maintenance of senders."""
     now = await tx.clock_ms()
-    return await tx.execute(_FAIL_OF_ENDPOINT, endpoint_id=endpoint_id, batch=FAIL_BATCH, now=now)
+    await tx.execute(_FAIL_OF_ENDPOINT, endpoint_id=endpoint_id, batch=FAIL_BATCH, now=now)
 
 
 async def fail_waiting_of_closed(tx: Transaction) -> int:
