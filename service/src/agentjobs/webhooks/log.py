@@ -4,7 +4,7 @@ Pages are ordered by identifier, newest first. Each status is a range of an inde
 these ranges, so its cost depends neither on the length of the log nor on its statuses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -12,7 +12,7 @@ from agentjobs.organizations.organizations import Organization
 from agentjobs.store.database import Database, Row, to_struct
 from agentjobs.webhooks.endpoints import find_endpoint, org_flag
 from agentjobs.webhooks.events import is_test
-from agentjobs.webhooks.model import Attempt, DeliveryStatus, ErrorClass, Headers
+from agentjobs.webhooks.model import Attempt, DeliveryStatus, Headers
 from agentjobs_runtime.identifiers import first_id_at
 from agentjobs_runtime.problems import Problem
 
@@ -44,7 +44,7 @@ _PAGE = (
     f"SELECT {_COLUMNS} FROM page JOIN deliveries d ON d.id = page.id {_WITH_ENDPOINT}"
     " WHERE d.organization_id = :organization_id ORDER BY d.id DESC"
 )
-_SUMMARY = "delivery_id, at, status_code, error_class, error, duration_ms, address"
+_SUMMARY = ("at", "status_code", "error_class", "error", "duration_ms", "address")
 
 
 class DeliveryFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,17 +54,11 @@ class DeliveryFilter(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int | None = None
 
 
-class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
-    at: int
-    status_code: int | None
-    error_class: ErrorClass | None
-    error: str | None
-    duration_ms: int
-    address: str | None
-
-
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One event for one endpoint; `due_at` is only meaningful while it is pending."""
+    """One event for one endpoint; `due_at` is only meaningful while it is pending.
+
+    Attempts are the oldest first. In lists they have neither headers nor a body.
+    """
 
     id: str
     event: str
@@ -76,7 +70,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     status: DeliveryStatus
     due_at: int
     created_at: int
-    attempts: tuple[AttemptSummary, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def is_test(self) -> bool:
@@ -93,11 +87,8 @@ class DeliveryPage(msgspec.Struct, frozen=True):
 
 
 class DeliveryDetail(msgspec.Struct, frozen=True):
-    """A delivery with its body and all attempts, oldest first."""
-
     delivery: Delivery
     body: bytes
-    attempts: tuple[Attempt, ...]
 
 
 async def list_deliveries(
@@ -142,11 +133,7 @@ async def get_delivery(
     rows = await db.fetch_all(
         "SELECT * FROM delivery_attempts WHERE delivery_id = :id ORDER BY at, id", id=delivery_id
     )
-    return DeliveryDetail(
-        _to_delivery(row, [to_struct(attempt, AttemptSummary) for attempt in rows]),
-        bytes(row["body"]),
-        tuple(_to_attempt(attempt) for attempt in rows),
-    )
+    return DeliveryDetail(_to_delivery(row, map(_to_attempt, rows)), bytes(row["body"]))
 
 
 async def find_logged_endpoint(db: Database, organization: Organization, id_or_url: str) -> str:
@@ -199,19 +186,20 @@ def _page_sql(filters: DeliveryFilter) -> str:
     )
 
 
-async def _load_attempts(db: Database, ids: list[str]) -> dict[str, list[AttemptSummary]]:
+async def _load_attempts(db: Database, ids: list[str]) -> dict[str, list[Attempt]]:
     rows = await db.fetch_all(
-        f"SELECT {_SUMMARY} FROM delivery_attempts"
+        f"SELECT delivery_id, {', '.join(_SUMMARY)} FROM delivery_attempts"
         " WHERE delivery_id IN (SELECT value FROM each(:ids)) ORDER BY delivery_id, at, id",
         ids=ids,
     )
-    attempts: dict[str, list[AttemptSummary]] = {}
+    attempts: dict[str, list[Attempt]] = {}
     for row in rows:
-        attempts.setdefault(row["delivery_id"], []).append(to_struct(row, AttemptSummary))
+        summary = Attempt(**{name: row[name] for name in _SUMMARY})
+        attempts.setdefault(row["delivery_id"], []).append(summary)
     return attempts
 
 
-def _to_delivery(row: Row, attempts: list[AttemptSummary]) -> Delivery:
+def _to_delivery(row: Row, attempts: Iterable[Attempt]) -> Delivery:
     return to_struct(row, Delivery, attempts=tuple(attempts))
 
 

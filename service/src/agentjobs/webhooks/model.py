@@ -66,7 +66,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     at: int
     duration_ms: int
-    request_headers: Headers
+    request_headers: Headers = ()
     address: str | None = None
     status_code: int | None = None
     response_headers: Headers = ()

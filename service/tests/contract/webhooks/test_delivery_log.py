@@ -197,10 +197,9 @@ async def test_a_delivery_has_its_requests_and_responses(
 
     detail = await get_delivery(harness.db, organization_with_id("org_a"), claimed.id)
     assert detail.body == claimed.body
-    assert detail.attempts[0] == odd
-    assert [each.status_code for each in detail.attempts] == [500, 200]
-    assert detail.delivery.status == "delivered"
+    assert detail.delivery.attempts[0] == odd
     assert [each.status_code for each in detail.delivery.attempts] == [500, 200]
+    assert detail.delivery.status == "delivered"
 
 
 async def test_deliveries_of_another_organization_are_not_visible(harness: DeliveryHarness) -> None:

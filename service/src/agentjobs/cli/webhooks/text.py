@@ -12,7 +12,7 @@ from agentjobs.cli.output import escape_line, escape_text, to_document
 
 if TYPE_CHECKING:
     from agentjobs.webhooks.endpoints import Endpoint
-    from agentjobs.webhooks.log import AttemptSummary, Delivery, DeliveryDetail
+    from agentjobs.webhooks.log import Delivery, DeliveryDetail
     from agentjobs.webhooks.model import Attempt, Headers
 
 ENDPOINT_COLUMNS = (
@@ -90,7 +90,7 @@ def detail_document(detail: "DeliveryDetail") -> dict[str, Any]:
             "response_headers": attempt.response_headers,
             **_body_fields("response_body", attempt.response_body),
         }
-        for attempt in detail.attempts
+        for attempt in detail.delivery.attempts
     ]
     return {
         **delivery_document(detail.delivery),
@@ -111,7 +111,7 @@ def format_delivery(detail: "DeliveryDetail") -> Iterator[str]:
     if fields["next_attempt_at"] is not None:
         yield f"next attempt {fields['next_attempt_at']}"
     yield f"\nRequest body:\n{_body_text(detail.body)}"
-    for number, attempt in enumerate(detail.attempts, 1):
+    for number, attempt in enumerate(delivery.attempts, 1):
         yield f"\nAttempt {number}, {_format_outcome(attempt)}"
         yield "Request:"
         yield from _format_headers(attempt.request_headers)
@@ -136,7 +136,7 @@ def _format_outcome(attempt: "Attempt") -> str:
     return "\n".join(escape_line(line) for line in lines)
 
 
-def _attempt_document(attempt: "AttemptSummary | Attempt") -> dict[str, Any]:
+def _attempt_document(attempt: "Attempt") -> dict[str, Any]:
     from agentjobs_runtime.clock import iso_utc
 
     return {"at": iso_utc(attempt.at), **{name: getattr(attempt, name) for name in _ATTEMPT_FIELDS}}

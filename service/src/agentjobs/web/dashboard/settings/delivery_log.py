@@ -139,7 +139,7 @@ async def show_one(request: PageRequest, problem: Problem | None = None) -> Resp
         curl=_as_curl(detail),
         attempts=[
             {"attempt": attempt, "text": attempt.response_body.decode("utf-8", "replace")}
-            for attempt in reversed(detail.attempts)
+            for attempt in reversed(detail.delivery.attempts)
         ],
     )
 
@@ -164,7 +164,8 @@ def _for_page(problem: Problem) -> Problem:
 
 def _as_curl(detail: DeliveryDetail) -> str:
     """The last request again, with its signature, which receivers accept for some minutes."""
-    headers = detail.attempts[-1].request_headers if detail.attempts else ()
+    attempts = detail.delivery.attempts
+    headers = attempts[-1].request_headers if attempts else ()
     kept = [
         f"{name}: {value}" for name, value in headers if name.lower() not in _HEADERS_OF_CLIENTS
     ]
