@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.gateway.calls import Call
-from agentjobs.gateway.ledger import Ledger, Refusal, Reservation
+from agentjobs.gateway.ledger import BudgetExceeded, Ledger, Reservation
 from agentjobs.gateway.prices import Price
 from agentjobs.gateway.usage import Usage
 from agentjobs.store.database import StoreError, StoreUnavailable
@@ -87,16 +87,16 @@ class Budget:
             if self._overdrawn is not None:
                 raise RequestRefused(402, "budget_exceeded", self._overdrawn)
             settled = self._settled
-            result = await self._admit(call, price)
-            if isinstance(result, Charge):
-                return result
-            reserved = sum(self._open_charges.values())
-            if not settled.is_set() and result.missing_nanousd > reserved:
-                self._on_exceeded(result.message)
-                raise RequestRefused(402, "budget_exceeded", result.message)
+            try:
+                return await self._admit(call, price)
+            except BudgetExceeded as exceeded:
+                reserved = sum(self._open_charges.values())
+                if not settled.is_set() and exceeded.missing_nanousd > reserved:
+                    self._on_exceeded(str(exceeded))
+                    raise RequestRefused(402, "budget_exceeded", str(exceeded)) from None
             await settled.wait()
 
-    async def _admit(self, call: Call, price: Price | None) -> Charge | Refusal:
+    async def _admit(self, call: Call, price: Price | None) -> Charge:
         """If the client disconnects meanwhile, its reservation is returned."""
         attempt = asyncio.create_task(self._reserve_charge(call, price))
         try:
@@ -106,24 +106,19 @@ class Budget:
             attempt.add_done_callback(self._return_reservation)
             raise
 
-    def _return_reservation(self, attempt: "asyncio.Task[Charge | Refusal]") -> None:
-        if attempt.cancelled() or attempt.exception():
-            return
-        result = attempt.result()
-        if isinstance(result, Charge):
-            result.waive()
-            self.settle(result)
+    def _return_reservation(self, attempt: "asyncio.Task[Charge]") -> None:
+        if not (attempt.cancelled() or attempt.exception()):
+            attempt.result().waive()
+            self.settle(attempt.result())
 
-    async def _reserve_charge(self, call: Call, price: Price | None) -> Charge | Refusal:
+    async def _reserve_charge(self, call: Call, price: Price | None) -> Charge:
         async with self._lock:
-            result = await self._reserve(_check_cost(call.cost(price)))
-            if isinstance(result, Refusal):
-                return result
-            charge = Charge(call, price, result)
-            self._open_charges[charge] = result.nanousd
+            reservation = await self._reserve(_check_cost(call.cost(price)))
+            charge = Charge(call, price, reservation)
+            self._open_charges[charge] = reservation.nanousd
             return charge
 
-    async def _reserve(self, nanousd: int) -> Reservation | Refusal:
+    async def _reserve(self, nanousd: int) -> Reservation:
         try:
             return await self._ledger.reserve(nanousd)
         except StoreUnavailable:

@@ -29,11 +29,12 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     day: int
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetExceeded(Exception):
     """The amount does not fit into a limit; `missing_nanousd` exceeds it."""
 
-    message: str
-    missing_nanousd: int
+    def __init__(self, message: str, missing_nanousd: int) -> None:
+        super().__init__(message)
+        self.missing_nanousd = missing_nanousd
 
 
 OnTotals = Callable[[Transaction, Totals], Awaitable[None]]
@@ -52,12 +53,10 @@ class Ledger:
         account = self._account
         return account.job_limit_nanousd is not None or account.day_limit_nanousd is not None
 
-    async def reserve(self, nanousd: int) -> Reservation | Refusal:
-        """Count the amount as spent, or refuse it; atomic under concurrent reservations."""
-        try:
-            return await self._db.transact(self._reserve, nanousd)
-        except _BudgetExceeded as refused:
-            return refused.refusal
+    async def reserve(self, nanousd: int) -> Reservation:
+        """Count the amount as spent, or raise BudgetExceeded; atomic under concurrent
+        reservations."""
+        return await self._db.transact(self._reserve, nanousd)
 
     async def settle(
         self, reservation: Reservation, *, nanousd: int, input_tokens: int, output_tokens: int
@@ -74,7 +73,7 @@ class Ledger:
         account = self._account
         spent = await charge(tx, account.job_id, account.organization_id, nanousd, requests=1)
         if exceeded := _exceeded_limit(account, spent):
-            raise _BudgetExceeded(_refusal(exceeded, nanousd))
+            raise _refusal(exceeded, nanousd)
         await self._on_totals(tx, spent.totals)
         return Reservation(nanousd=nanousd, day=spent.day)
 
@@ -101,14 +100,6 @@ class Ledger:
         return _overdraft_message(exceeded) if exceeded else None
 
 
-class _BudgetExceeded(Exception):
-    """Raised inside the transaction to roll it back."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
-
-
 class _ExceededLimit(NamedTuple):
     """A limit and the sum that exceeds it."""
 
@@ -130,14 +121,14 @@ def _exceeded_limit(account: Account, spent: Spent) -> _ExceededLimit | None:
     return None
 
 
-def _refusal(exceeded: _ExceededLimit, nanousd: int) -> Refusal:
+def _refusal(exceeded: _ExceededLimit, nanousd: int) -> BudgetExceeded:
     spent = usd_text(exceeded.spent - nanousd)
     message = (
         f"{exceeded.name} is ${usd_text(exceeded.limit)}; ${spent} of it is spent or reserved,"
         f" and this request may cost ${usd_text(nanousd)}."
         f" To allow the request, use {exceeded.remedy}."
     )
-    return Refusal(message=message, missing_nanousd=exceeded.spent - exceeded.limit)
+    return BudgetExceeded(message, exceeded.spent - exceeded.limit)
 
 
 def _overdraft_message(exceeded: _ExceededLimit) -> str:

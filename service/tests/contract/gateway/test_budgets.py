@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentjobs.gateway.ledger import Account, Ledger, Refusal, Reservation
+from agentjobs.gateway.ledger import Account, BudgetExceeded, Ledger, Reservation
 from agentjobs.gateway.spending import Totals
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import DAY_MS, now_ms
@@ -34,11 +34,6 @@ async def account(
     )
 
 
-def reserved(result: Reservation | Refusal) -> Reservation:
-    assert isinstance(result, Reservation)
-    return result
-
-
 async def job_totals(db: Database, owner: Account) -> dict[str, int]:
     row = await db.fetch_one("SELECT * FROM job_spending WHERE job_id = :id", id=owner.job_id)
     return dict(row) if row else {}
@@ -56,7 +51,7 @@ async def test_a_reservation_counts_as_spent_until_it_is_settled(database: Datab
     owner = await account(database)
     ledger = Ledger(database, owner, ignore)
 
-    reservation = reserved(await ledger.reserve(400))
+    reservation = await ledger.reserve(400)
     assert (await job_totals(database, owner))["spent_nanousd"] == 400
     assert await day_total(database, owner) == 400
 
@@ -71,25 +66,24 @@ async def test_exactly_the_limit_fits_and_nothing_above_it(database: Database) -
     owner = await account(database)
     ledger = Ledger(database, owner, ignore)
 
-    reserved(await ledger.reserve(JOB_LIMIT))
-    refusal = await ledger.reserve(1)
+    await ledger.reserve(JOB_LIMIT)
+    with pytest.raises(BudgetExceeded, match="this job's budget") as refusal:
+        await ledger.reserve(1)
 
-    assert isinstance(refusal, Refusal)
-    assert refusal.missing_nanousd == 1
-    assert "this job's budget" in refusal.message
+    assert refusal.value.missing_nanousd == 1
 
 
 async def test_a_refusal_names_the_smallest_amounts_exactly(database: Database) -> None:
     ledger = Ledger(database, await account(database), ignore)
-    reserved(await ledger.reserve(JOB_LIMIT - 1))
+    await ledger.reserve(JOB_LIMIT - 1)
 
-    refusal = await ledger.reserve(2)
+    with pytest.raises(BudgetExceeded) as refusal:
+        await ledger.reserve(2)
 
-    assert isinstance(refusal, Refusal)
     assert (
         "budget is $0.000001; $0.000000999 of it is spent or reserved, and this request may cost"
         " $0.000000002."
-    ) in refusal.message
+    ) in str(refusal.value)
 
 
 async def test_the_organizations_day_is_shared_by_its_jobs(database: Database) -> None:
@@ -100,12 +94,11 @@ async def test_the_organizations_day_is_shared_by_its_jobs(database: Database) -
         job_limit_nanousd=JOB_LIMIT,
         day_limit_nanousd=DAY_LIMIT,
     )
-    reserved(await Ledger(database, first, ignore).reserve(1_000))
+    await Ledger(database, first, ignore).reserve(1_000)
 
-    refusal = await Ledger(database, second, ignore).reserve(501)
+    with pytest.raises(BudgetExceeded, match="today"):
+        await Ledger(database, second, ignore).reserve(501)
 
-    assert isinstance(refusal, Refusal)
-    assert "today" in refusal.message
     assert await job_totals(database, second) == {}
     assert await day_total(database, first) == 1_000
 
@@ -117,7 +110,8 @@ async def test_a_refused_reservation_is_rolled_back(database: Database) -> None:
     async def also(tx: Transaction, totals: Totals) -> None:
         reported.append(totals)
 
-    assert isinstance(await Ledger(database, owner, also).reserve(1_001), Refusal)
+    with pytest.raises(BudgetExceeded):
+        await Ledger(database, owner, also).reserve(1_001)
 
     assert await job_totals(database, owner) == {}
     assert await day_total(database, owner) == 0
@@ -142,7 +136,7 @@ async def test_spending_is_counted_even_without_limits(database: Database) -> No
     owner = await account(database, job=None, day=None)
     ledger = Ledger(database, owner, ignore)
 
-    reserved(await ledger.reserve(10**15))
+    await ledger.reserve(10**15)
 
     assert not ledger.has_limit
     assert await day_total(database, owner) == 10**15
@@ -152,7 +146,7 @@ async def test_a_reservation_is_settled_on_its_own_day(database: Database) -> No
     owner = await account(database)
     ledger = Ledger(database, owner, ignore)
     yesterday = now_ms() // DAY_MS - 1
-    reserved(await ledger.reserve(100))
+    await ledger.reserve(100)
 
     late = Reservation(nanousd=300, day=yesterday)
     await ledger.settle(late, nanousd=200, input_tokens=0, output_tokens=0)
@@ -171,7 +165,7 @@ async def test_settling_above_a_limit_is_reported_and_stops_reservations(
     database: Database, job: int | None, day: int | None
 ) -> None:
     ledger = Ledger(database, await account(database, job=job, day=day), ignore)
-    first, second = reserved(await ledger.reserve(100)), reserved(await ledger.reserve(100))
+    first, second = await ledger.reserve(100), await ledger.reserve(100)
 
     message = await ledger.settle(first, nanousd=900, input_tokens=0, output_tokens=0)
     assert message is None
@@ -180,7 +174,8 @@ async def test_settling_above_a_limit_is_reported_and_stops_reservations(
     assert message is not None
     assert "budget" in message
     assert "$0.000001001 is spent" in message
-    assert isinstance(await ledger.reserve(0), Refusal)
+    with pytest.raises(BudgetExceeded):
+        await ledger.reserve(0)
 
 
 @dataclass(frozen=True)
@@ -258,12 +253,13 @@ async def _live(db: Database, owner: Account, request: Request, job_costs: list[
         assert row["spent"] <= DAY_LIMIT
 
     ledger = Ledger(db, owner, watch)
-    result = await ledger.reserve(request.reserve)
-    if isinstance(result, Refusal):
+    try:
+        reservation = await ledger.reserve(request.reserve)
+    except BudgetExceeded:
         return 0
     for _ in range(request.steps):
         await asyncio.sleep(0)
     if request.used is None:
         return request.reserve
-    await ledger.settle(result, nanousd=request.used, input_tokens=1, output_tokens=1)
+    await ledger.settle(reservation, nanousd=request.used, input_tokens=1, output_tokens=1)
     return request.used
