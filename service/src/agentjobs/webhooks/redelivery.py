@@ -22,14 +22,10 @@ _ACTION = "webhook.redelivered"
 
 
 class Redelivered(msgspec.Struct, frozen=True):
-    """How many deliveries are due again, and how many were skipped because of their endpoint.
-
-    `left`: how many more there are beyond the requested limit.
-    """
+    """How many deliveries are due again, and how many were skipped because of their endpoint."""
 
     count: int
     skipped: int
-    left: int = 0
 
 
 class _FailedFilter(msgspec.Struct, frozen=True):
@@ -63,14 +59,9 @@ async def redeliver(tx: Transaction, organization: Organization, delivery_id: st
 
 
 async def redeliver_failed(
-    db: Database,
-    organization_id: str,
-    since_ms: int,
-    endpoint_id: str | None = None,
-    *,
-    limit: int | None = None,
+    db: Database, organization_id: str, since_ms: int, endpoint_id: str | None = None
 ) -> Redelivered:
-    """Redelivers all deliveries that failed permanently since then, or the oldest `limit`.
+    """Redelivers all deliveries that failed permanently since then.
 
     Each batch is a transaction. One audit log entry covers all batches, even after an error.
     """
@@ -78,7 +69,7 @@ async def redeliver_failed(
     target = await _describe_target(db, organization_id, endpoint_id)
     count, after = 0, ""
     try:
-        while ids := await _find_ids(db, filters, after, _next_batch_size(limit, count)):
+        while ids := await _find_ids(db, filters, after):
             count += await _redeliver_batch(db, ids)
             after = ids[-1]
     finally:
@@ -87,12 +78,7 @@ async def redeliver_failed(
             await audit.in_transaction(audit.record)(
                 db, organization_id, _ACTION, target, **details
             )
-    left = 0 if _next_batch_size(limit, count) else await _count(db, filters, after, "IN")
-    return Redelivered(count, await _count(db, filters, "", "NOT IN"), left)
-
-
-def _next_batch_size(limit: int | None, count: int) -> int:
-    return _BATCH if limit is None else min(_BATCH, limit - count)
+    return Redelivered(count, await _count_skipped(db, filters))
 
 
 async def _describe_target(db: Database, organization_id: str, endpoint_id: str | None) -> str:
@@ -106,16 +92,16 @@ async def _describe_target(db: Database, organization_id: str, endpoint_id: str 
     return endpoint_id if row is None else audit_target(row["url"])
 
 
-async def _find_ids(db: Database, filters: _FailedFilter, after: str, limit: int) -> list[str]:
+async def _find_ids(db: Database, filters: _FailedFilter, after: str) -> list[str]:
     """Only deliveries whose endpoint is open, oldest first."""
     sql = f"SELECT id{_from_sql(filters, 'IN')} ORDER BY id LIMIT :limit"
-    rows = await db.fetch_all(sql, **_parameters(filters, after), limit=limit)
+    rows = await db.fetch_all(sql, **_parameters(filters, after), limit=_BATCH)
     return [row["id"] for row in rows]
 
 
-async def _count(db: Database, filters: _FailedFilter, after: str, operator: str) -> int:
+async def _count_skipped(db: Database, filters: _FailedFilter) -> int:
     rows = await db.fetch_all(
-        f"SELECT COUNT(*) AS n{_from_sql(filters, operator)}", **_parameters(filters, after)
+        f"SELECT COUNT(*) AS n{_from_sql(filters, 'NOT IN')}", **_parameters(filters, "")
     )
     count: int = rows[0]["n"]
     return count

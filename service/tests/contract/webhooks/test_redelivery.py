@@ -195,26 +195,6 @@ async def test_an_interrupted_redelivery_is_in_the_audit_log(
     assert await audited_counts(harness) == [6]
 
 
-async def test_a_limit_is_respected_and_the_rest_counted(
-    harness: DeliveryHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agentjobs.webhooks.redelivery._BATCH", 3)
-    closed = await harness.endpoint("org_a")
-    delivery_ids = await make_failed_deliveries(harness, jobs=5)
-    await harness.change_endpoint(closed, disabled_at=1, disabled_reason="gone")
-    await harness.endpoint("org_a")
-    delivery_ids = await make_failed_deliveries(harness, jobs=8)
-    # Deliveries of the disabled endpoint do not count towards the limit.
-    assert await redeliver_failed(harness.db, "org_a", 0, limit=1) == Redelivered(1, 5, left=7)
-    assert await redeliver_failed(harness.db, "org_a", 0, limit=4) == Redelivered(4, 5, left=3)
-    statuses = await harness.statuses()
-    assert [statuses[delivery_id] for delivery_id in sorted(delivery_ids)] == ["pending"] * 5 + [
-        "failed"
-    ] * 3
-    assert await redeliver_failed(harness.db, "org_a", 0, limit=5) == Redelivered(3, 5)
-    assert await audited_counts(harness) == [1, 4, 3]
-
-
 async def audited_counts(harness: DeliveryHarness) -> list[int]:
     """Returns the delivery count of each audit record, oldest first."""
     filters = AuditFilter(action="webhook.redelivered")

@@ -157,19 +157,3 @@ async def test_errors_about_deliveries_mention_no_command(sample_dashboard):
     page = await admin.post(f"{log_path}/{delivery}/redeliver", [("csrf", csrf)])
     assert "A test cannot be redelivered" in page.text
     assert "agentjobs webhooks" not in page.text
-
-
-async def test_the_remaining_failed_deliveries_are_counted(sample_dashboard, monkeypatch):
-    module = "agentjobs.web.dashboard.settings.delivery_log._MAX_REDELIVERIES"
-    monkeypatch.setattr(module, 2)
-    await write(sample_dashboard.db, "UPDATE deliveries SET status = 'failed'")
-    row = await sample_dashboard.db.fetch_one(
-        "SELECT COUNT(*) AS n FROM deliveries WHERE organization_id = :id",
-        id=sample_dashboard.caller.organization_id,
-    )
-    page = await sample_dashboard.member.open("/settings/webhooks/delivery-log")
-    page = await sample_dashboard.member.send(page, "/redeliver-failed", days="7")
-    left = row["n"] - 2
-    assert left > 0
-    assert "Redelivering 2 failed deliveries." in page.text
-    assert f"{left} remain; submit the form again to redeliver them." in page.text

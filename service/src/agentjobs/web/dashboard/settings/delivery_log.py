@@ -29,8 +29,6 @@ from agentjobs_runtime.problems import Problem
 PATH = "/settings/webhooks/delivery-log"
 
 _PER_PAGE = 50
-# Limit per request.
-_MAX_REDELIVERIES = 10_000
 _SPANS = {"1": "the last 24 hours", "7": "the last 7 days", "30": "the last 30 days"}
 _NOT_FOUND = "There is no such delivery in the log. It may have expired."
 # Whatever sends a request sets them itself.
@@ -116,16 +114,12 @@ async def redeliver_all_failed(request: PageRequest) -> Response:
         raise Problem("invalid_number", "Choose a period and submit the form again.")
     since = now_ms() - int(days) * DAY_MS
     endpoint_id = request.form.optional("endpoint")
-    result = await redeliver_failed(
-        request.db, request.organization_id, since, endpoint_id, limit=_MAX_REDELIVERIES
-    )
+    result = await redeliver_failed(request.db, request.organization_id, since, endpoint_id)
     banner = f"Redelivering {result.count:,} failed deliveries."
     if result.skipped:
         banner += (
             f" {result.skipped:,} were skipped because their webhooks are disabled or removed."
         )
-    if result.left:
-        banner += f" {result.left:,} remain; submit the form again to redeliver them."
     return request.redirect(PATH, banner=banner)
 
 
