@@ -45,17 +45,12 @@ async def prune_deliveries(db: Database, days: int, now: int) -> int:
     return total
 
 
-async def delete_job_deliveries(db: Database, job_ids: list[str]) -> int:
+async def delete_job_deliveries(db: Database, job_ids: list[str]) -> None:
     """Deletes settled deliveries of any age: the bytes that were sent are deleted with the job."""
-    total = 0
-    while rows := await db.fetch_all(
-        _OF_JOBS, jobs=job_ids, ended_before=_ANY_TIME, limit=_PAGE_ROWS
-    ):
+    deleted = 1
+    while deleted:
+        rows = await db.fetch_all(_OF_JOBS, jobs=job_ids, ended_before=_ANY_TIME, limit=_PAGE_ROWS)
         deleted = await _delete(db, rows, _ANY_TIME)
-        if not deleted:
-            break
-        total += deleted
-    return total
 
 
 async def _delete(db: Database, rows: list[Row], ended_before: int) -> int:

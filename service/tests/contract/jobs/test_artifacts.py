@@ -3,7 +3,6 @@
 import pytest
 
 from agentjobs.jobs.operations.finish import finish_job
-from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.results.artifacts import (
     find_artifact,
     list_artifacts,
@@ -19,6 +18,7 @@ from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Failed
 from tests.support.jobs import JobHarness
+from tests.support.pruning import prune_and_count
 
 LARGE = bytes(range(256)) * 10_000
 FILES = [Artifact("b.bin", LARGE), Artifact("a.txt", b"text"), Artifact("empty", b"")]
@@ -85,10 +85,10 @@ async def test_artifacts_are_pruned_with_the_logs(harness: JobHarness) -> None:
     caller, job = await claimed_job(harness)
     await store_artifacts(harness.db, job, [Artifact(f"{n}", b"x") for n in range(12)])
     await finish_job(harness.db, job, Failed("agent_failed", ""))
-    pruned = await prune(harness.db, now_ms() + 29 * DAY_MS, log_days=30, job_days=365)
-    assert pruned.artifacts == 0
-    pruned = await prune(harness.db, now_ms() + 31 * DAY_MS, log_days=30, job_days=365)
-    assert (pruned.artifacts, pruned.jobs) == (12, 0)
+    pruned = await prune_and_count(harness.db, now_ms() + 29 * DAY_MS, log_days=30, job_days=365)
+    assert pruned["job_artifacts"] == 0
+    pruned = await prune_and_count(harness.db, now_ms() + 31 * DAY_MS, log_days=30, job_days=365)
+    assert (pruned["job_artifacts"], pruned["jobs"]) == (12, 0)
     assert await names(harness, caller, job.id) == []
 
 
@@ -98,5 +98,5 @@ async def test_artifacts_are_pruned_with_their_job_however_long_logs_are_kept(
     _, job = await claimed_job(harness)
     await store_artifacts(harness.db, job, FILES)
     await finish_job(harness.db, job, Failed("agent_failed", ""))
-    pruned = await prune(harness.db, now_ms() + 31 * DAY_MS, log_days=0, job_days=30)
-    assert (pruned.artifacts, pruned.jobs) == (3, 1)
+    pruned = await prune_and_count(harness.db, now_ms() + 31 * DAY_MS, log_days=0, job_days=30)
+    assert (pruned["job_artifacts"], pruned["jobs"]) == (3, 1)

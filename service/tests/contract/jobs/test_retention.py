@@ -11,6 +11,7 @@ from agentjobs.jobs.views.queries import list_jobs
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.protocol.outcomes import Failed
 from tests.support.jobs import JobHarness
+from tests.support.pruning import prune_and_count
 
 
 async def finished_job(harness: JobHarness) -> str:
@@ -33,16 +34,16 @@ async def finished_job(harness: JobHarness) -> str:
 async def test_recent_data_is_not_pruned(harness: JobHarness) -> None:
     job_id = await finished_job(harness)
     await harness.same_request(harness.callers["acme"], "k")
-    pruned = await prune(harness.db, now_ms(), log_days=30, job_days=365)
-    assert (pruned.log_chunks, pruned.jobs, pruned.idempotency_keys) == (0, 0, 0)
+    pruned = await prune_and_count(harness.db, now_ms(), log_days=30, job_days=365)
+    assert (pruned["job_logs"], pruned["jobs"], pruned["idempotency_keys"]) == (0, 0, 0)
     assert len(await read_chunks(harness.db, job_id, 0, 10)) == 3
     assert len(await read_steps(harness.db, job_id)) == 1
 
 
 async def test_logs_are_pruned_after_30_days_and_their_jobs_stay(harness: JobHarness) -> None:
     job_id = await finished_job(harness)
-    pruned = await prune(harness.db, now_ms() + 31 * DAY_MS, log_days=30, job_days=365)
-    assert (pruned.log_chunks, pruned.jobs) == (3, 0)
+    pruned = await prune_and_count(harness.db, now_ms() + 31 * DAY_MS, log_days=30, job_days=365)
+    assert (pruned["job_logs"], pruned["jobs"]) == (3, 0)
     assert await read_chunks(harness.db, job_id, 0, 10) == []
     assert await read_steps(harness.db, job_id) == []
     left = await list_jobs(harness.context, harness.callers["acme"].organization_id)
@@ -54,8 +55,8 @@ async def test_finished_jobs_are_pruned_after_a_year_with_all_their_data(
 ) -> None:
     await finished_job(harness)
     waiting = await harness.job(harness.callers["acme"])
-    pruned = await prune(harness.db, now_ms() + 366 * DAY_MS, log_days=0, job_days=365)
-    assert (pruned.log_chunks, pruned.jobs) == (3, 1)
+    pruned = await prune_and_count(harness.db, now_ms() + 366 * DAY_MS, log_days=0, job_days=365)
+    assert (pruned["job_logs"], pruned["jobs"]) == (3, 1)
     left = await list_jobs(harness.context, harness.callers["acme"].organization_id)
     assert [job.job_id for job in left.jobs] == [waiting]
     tables = (
@@ -85,5 +86,5 @@ async def test_idempotency_keys_are_kept_for_at_least_a_day(harness: JobHarness)
     await harness.same_request(caller, "k")
     await prune(harness.db, now_ms() + DAY_MS, log_days=30, job_days=365)
     assert (await harness.same_request(caller, "k")).replayed
-    pruned = await prune(harness.db, now_ms() + 3 * DAY_MS, log_days=30, job_days=365)
-    assert pruned.idempotency_keys == 1
+    pruned = await prune_and_count(harness.db, now_ms() + 3 * DAY_MS, log_days=30, job_days=365)
+    assert pruned["idempotency_keys"] == 1

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from agentjobs.jobs.operations.cancel import cancel_job
-from agentjobs.jobs.queue.retention import prune
 from agentjobs.store.database import Database, Transaction
 from agentjobs.webhooks.events import PING, TEST_SEQUENCE
 from agentjobs.webhooks.redelivery import redeliver
@@ -14,6 +13,7 @@ from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.identifiers import new_id
 from tests.support.deliveries import DeliveryHarness, attempt, organization_with_id
 from tests.support.jobs import JobHarness
+from tests.support.pruning import prune_and_count
 
 
 def in_days(days: int) -> int:
@@ -138,8 +138,8 @@ async def test_a_job_is_deleted_with_its_deliveries(harness: JobHarness) -> None
     sends = DeliveryHarness(harness.db)
     await finished_job(harness, sends)
     assert await count(harness.db, "deliveries") == 2
-    pruned = await prune(harness.db, in_days(8), log_days=0, job_days=7)
-    assert pruned.jobs == 1
+    pruned = await prune_and_count(harness.db, in_days(8), log_days=0, job_days=7)
+    assert pruned["jobs"] == 1
     for table in ("events", "deliveries", "delivery_attempts"):
         assert await count(harness.db, table) == 0
 
@@ -151,9 +151,9 @@ async def test_a_job_is_kept_while_one_of_its_deliveries_is_pending(harness: Job
     caller = harness.callers["acme"]
     rows = await harness.db.fetch_all("SELECT id FROM deliveries WHERE job_id = :id", id=job_id)
     await redeliver(harness.db, organization_with_id(caller.organization_id), rows[0]["id"])
-    assert (await prune(harness.db, in_days(8), log_days=0, job_days=7)).jobs == 1
+    assert (await prune_and_count(harness.db, in_days(8), log_days=0, job_days=7))["jobs"] == 1
     (again,) = await sends.claim_retries()
     assert again.job_id == job_id
     await sends.record((again, attempt(200)))
-    assert (await prune(harness.db, in_days(8), log_days=0, job_days=7)).jobs == 1
+    assert (await prune_and_count(harness.db, in_days(8), log_days=0, job_days=7))["jobs"] == 1
     assert await count(harness.db, "deliveries") == 0

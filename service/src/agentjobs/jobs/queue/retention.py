@@ -3,8 +3,6 @@
 Identifiers begin with their time, so age is a range of the primary key and needs no index.
 """
 
-import msgspec
-
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import in_large_transaction, in_transaction
 from agentjobs.webhooks.retention import delete_job_deliveries
@@ -26,32 +24,17 @@ _NOTHING_PENDING = (
 )
 
 
-class Pruned(msgspec.Struct, frozen=True):
-    log_chunks: int
-    artifacts: int
-    jobs: int
-    idempotency_keys: int
-
-
-async def prune(db: Database, now: int, *, log_days: int, job_days: int) -> Pruned:
+async def prune(db: Database, now: int, *, log_days: int, job_days: int) -> None:
     """A retention of 0 days keeps everything."""
-    # The log of a deleted job goes with it, however long logs are kept.
-    rows = {
-        table: await _prune_rows(db, table, now, log_days)
-        + await _prune_rows(db, table, now, job_days)
-        for table in _LEFT_BY_JOBS
-    }
-    jobs, idempotency_keys = await _prune_jobs(db, now, job_days), 0
-    while removed := await _prune_idempotency(db, now - _IDEMPOTENCY_DAYS * DAY_MS):
-        idempotency_keys += removed
-    return Pruned(rows["job_logs"], rows["job_artifacts"], jobs, idempotency_keys)
-
-
-async def _prune_rows(db: Database, table: str, at: int, days: int) -> int:
-    total = 0
-    while days > 0 and (removed := await _remove_rows(db, table, at - days * DAY_MS)):
-        total += removed
-    return total
+    for table in _LEFT_BY_JOBS:
+        # The log of a deleted job goes with it, however long logs are kept.
+        for days in (log_days, job_days):
+            while days > 0 and await _remove_rows(db, table, now - days * DAY_MS):
+                pass
+    while job_days > 0 and await _prune_jobs(db, now - job_days * DAY_MS):
+        pass
+    while await _prune_idempotency(db, now - _IDEMPOTENCY_DAYS * DAY_MS):
+        pass
 
 
 @in_large_transaction
@@ -68,15 +51,12 @@ async def _remove_rows(tx: Transaction, table: str, before: int) -> int:
     )
 
 
-async def _prune_jobs(db: Database, at: int, days: int) -> int:
-    total = 0
-    while days > 0 and (ids := await _finished_before(db, at - days * DAY_MS)):
-        await delete_job_deliveries(db, ids)
-        removed = await _remove_jobs(db, ids)
-        if not removed:
-            break
-        total += removed
-    return total
+async def _prune_jobs(db: Database, before: int) -> bool:
+    """One batch; False once there are no others."""
+    if not (ids := await _finished_before(db, before)):
+        return False
+    await delete_job_deliveries(db, ids)
+    return await _remove_jobs(db, ids)
 
 
 async def _finished_before(db: Database, before: int) -> list[str]:
@@ -90,7 +70,7 @@ async def _finished_before(db: Database, before: int) -> list[str]:
 
 
 @in_transaction
-async def _remove_jobs(tx: Transaction, ids: list[str]) -> int:
+async def _remove_jobs(tx: Transaction, ids: list[str]) -> bool:
     rows = await tx.fetch_all(
         # Since then a draft may have been marked ready, or a delivery sent again.
         f"SELECT id FROM jobs WHERE id IN (SELECT value FROM each(:ids)) AND {_NOTHING_PENDING}",
@@ -111,7 +91,7 @@ async def _remove_jobs(tx: Transaction, ids: list[str]) -> int:
         await tx.execute(
             f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM each(:ids))", ids=deletable
         )
-    return len(deletable)
+    return bool(deletable)
 
 
 @in_transaction
