@@ -9,7 +9,7 @@ from agentjobs.webhooks.concurrency import AttemptKind, ScanCursor, Slots
 from agentjobs.webhooks.events import JOB_QUEUED, JobEvent, record_events
 from agentjobs.webhooks.model import Attempt, ClaimedDelivery
 from agentjobs.webhooks.queue import LeaseTerms, claim
-from agentjobs.webhooks.record import DisabledEndpoint, FinishedAttempt, record
+from agentjobs.webhooks.record import FinishedAttempt, record
 from agentjobs.webhooks.retries import decide_outcome
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
@@ -85,16 +85,14 @@ class DeliveryHarness:
     async def claim_retries(self, *, now: int | None = None) -> list[ClaimedDelivery]:
         return await self._claim("retry", now, {})
 
-    async def record(self, *attempts: tuple[ClaimedDelivery, Attempt]) -> list[DisabledEndpoint]:
+    async def record(self, *attempts: tuple[ClaimedDelivery, Attempt]) -> None:
         finished = [
             FinishedAttempt(
                 delivery, attempt, decide_outcome(attempt, delivery.failures, RETRY_SECONDS)
             )
             for delivery, attempt in attempts
         ]
-        return await self.db.transact(
-            record, finished, owner=self.sender, disable_days=DISABLE_DAYS
-        )
+        await self.db.transact(record, finished, owner=self.sender, disable_days=DISABLE_DAYS)
 
     async def statuses(self) -> dict[str, str]:
         rows = await self.db.fetch_all("SELECT id, status FROM deliveries ORDER BY id")

@@ -86,17 +86,9 @@ class FinishedAttempt(msgspec.Struct, frozen=True):
         return self.attempt.at + self.attempt.duration_ms
 
 
-class DisabledEndpoint(msgspec.Struct, frozen=True):
-    """An endpoint that the service disabled because of its attempts."""
-
-    endpoint_id: str
-    reason: DisabledReason
-
-
 class _Batch(msgspec.Struct, frozen=True):
     finished: tuple[FinishedAttempt, ...]
     released: tuple[ClaimedDelivery, ...]
-    disabled: list[DisabledEndpoint]
 
 
 class Recorder:
@@ -142,32 +134,31 @@ class Recorder:
         if batch.released:
             # This sender could not send them.
             self._db.changes.pass_on(TOPIC)
-        _log_batch(batch)
+        _log_failures(batch)
 
     async def _write(self, tx: Transaction) -> _Batch:
         finished, released = tuple(self._finished), tuple(self._released)
-        disabled = await record(tx, finished, owner=self._owner, disable_days=self._disable_days)
+        await record(tx, finished, owner=self._owner, disable_days=self._disable_days)
         if released:
             await release(tx, released, self._owner)
-        return _Batch(finished, released, disabled)
+        return _Batch(finished, released)
 
 
 async def record(
     tx: Transaction, finished: Sequence[FinishedAttempt], *, owner: str, disable_days: float
-) -> list[DisabledEndpoint]:
+) -> None:
     if not finished:
-        return []
+        return
     await _LOG.run(tx, [_log_row(result) for result in finished])
     closed: set[str] = set()
-    disabled = await _record_health(tx, finished, disable_days, closed)
+    await _record_health(tx, finished, disable_days, closed)
     await _SETTLE.run(tx, [_settled_row(result, owner, closed) for result in finished])
     tx.announce(*{activity_topic(result.delivery.organization_id) for result in finished})
-    return disabled
 
 
 async def _record_health(
     tx: Transaction, finished: Sequence[FinishedAttempt], disable_days: float, closed: set[str]
-) -> list[DisabledEndpoint]:
+) -> None:
     """Adds endpoints that are disabled or removed to `closed`."""
     succeeded = {result.delivery.endpoint_id for result in finished if result.attempt.succeeded}
     failures_of: dict[str, list[FinishedAttempt]] = {}
@@ -177,7 +168,6 @@ async def _record_health(
     if failures_of:
         await tx.fetch_all(_LOCK_ENDPOINTS, ids=sorted(succeeded | failures_of.keys()))
     await _record_successes(tx, finished)
-    disabled: list[DisabledEndpoint] = []
     for endpoint_id, failures in sorted(failures_of.items()):
         reason = None
         # A success in the same batch outweighs the failures.
@@ -187,8 +177,8 @@ async def _record_health(
         if reason is not None:
             closed.add(endpoint_id)
             if await disable(tx, endpoint_id, reason, failures[-1].ended_at):
-                disabled.append(DisabledEndpoint(endpoint_id, reason))
-    return disabled
+                fields = {"endpoint_id": endpoint_id, "reason": reason}
+                _log.warning("webhook endpoint disabled", extra={"fields": fields})
 
 
 async def _record_successes(tx: Transaction, finished: Sequence[FinishedAttempt]) -> None:
@@ -257,11 +247,8 @@ def _settled_row(finished: FinishedAttempt, owner: str, closed: set[str]) -> Map
     }
 
 
-def _log_batch(batch: _Batch) -> None:
+def _log_failures(batch: _Batch) -> None:
     for finished in batch.finished:
         if finished.outcome.status == "failed":
             fields = {**finished.delivery.log_fields, "error_class": finished.attempt.error_class}
             _log.info("delivery failed permanently", extra={"fields": fields})
-    for endpoint in batch.disabled:
-        fields = {"endpoint_id": endpoint.endpoint_id, "reason": endpoint.reason}
-        _log.warning("webhook endpoint disabled", extra={"fields": fields})
