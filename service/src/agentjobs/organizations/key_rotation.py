@@ -6,7 +6,6 @@ rotation loses nothing and the next one continues it. `app/sealed_columns.py` li
 
 import asyncio
 import contextlib
-import fcntl
 import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from agentjobs.organizations import audit
 from agentjobs.organizations.key_file import KEY_FILE, KeyFile, derive_key_id, new_key
 from agentjobs.organizations.sealing import Sealed, SealingKeys
 from agentjobs.store.database import Database, Row, Transaction
+from agentjobs_runtime.files.locks import try_lock
 from agentjobs_runtime.private_files import replace_private_file
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings
@@ -269,12 +269,10 @@ def _require_file(settings: Settings) -> None:
 def _lock_rotation(data_path: Path) -> Iterator[None]:
     """The second of two concurrent rotations fails. The system unlocks when the process ends."""
     data_path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(data_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = try_lock(data_path)
+    if descriptor is None:
+        raise Problem("rotation_running", "Another command is rotating the key.")
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Problem("rotation_running", "Another command is rotating the key.") from None
         yield
     finally:
         os.close(descriptor)
