@@ -150,14 +150,6 @@ async def open_registry_credentials(
     ]
 
 
-async def check_environment_secrets(db: Database, keys: SealingKeys) -> int:
-    """The number of secrets in all organizations. Raises DecryptionFailed."""
-    rows = await db.fetch_all("SELECT * FROM environment_secrets ORDER BY name")
-    for row in rows:
-        _open_row(keys, row)
-    return len(rows)
-
-
 def _open_row(keys: SealingKeys, row: Row) -> str:
     """Raises DecryptionFailed."""
     return keys.open_named(f"The secret {row['name']}", bytes(row["sealed"]), *row_context(row))

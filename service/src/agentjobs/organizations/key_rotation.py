@@ -70,6 +70,15 @@ class SealedColumn(msgspec.Struct, frozen=True, kw_only=True):
             for row in rows
         ]
 
+    async def count_readable(self, db: Database, keys: SealingKeys) -> int:
+        """Raises DecryptionFailed if this machine cannot decrypt a value."""
+        count = 0
+        while values := await self.find(db, "", BATCH, count):
+            for value in values:
+                keys.open_named(value.name, value.sealed, *value.context)
+            count += len(values)
+        return count
+
     async def replace(self, tx: Transaction, value: SealedValue, sealed: Sealed) -> None:
         """Changes nothing if the stored value is no longer the one that was found."""
         same_row = " AND ".join(f"{column} = :{column}" for column in self.key)

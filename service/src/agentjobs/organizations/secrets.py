@@ -93,14 +93,6 @@ async def open_secret(
     )
 
 
-async def check_secrets(db: Database, keys: SealingKeys) -> int:
-    """The number of secrets in all organizations. Raises DecryptionFailed."""
-    rows = await db.fetch_all("SELECT organization_id, name FROM secrets ORDER BY name")
-    for row in rows:
-        await open_secret(db, keys, row["organization_id"], row["name"])
-    return len(rows)
-
-
 async def list_secret_names(db: Database) -> frozenset[str]:
     """Names of the secrets of all organizations."""
     rows = await db.fetch_all("SELECT DISTINCT name FROM secrets")

@@ -3,15 +3,10 @@
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import find_organization
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.store.database import Database, Transaction
+from agentjobs.store.database import Transaction
 from agentjobs.webhooks.endpoints import Endpoint, audit_entry, lock_endpoint, org_flag, update_row
-from agentjobs.webhooks.signing import (
-    SecretOpener,
-    new_secret,
-    seal_secret,
-    sealed_secrets,
-)
-from agentjobs_runtime.clock import HOUR_MS, now_ms
+from agentjobs.webhooks.signing import new_secret, seal_secret
+from agentjobs_runtime.clock import HOUR_MS
 from agentjobs_runtime.problems import Problem
 
 MAX_OVERLAP_HOURS = 168
@@ -57,15 +52,3 @@ async def promote_secret(tx: Transaction, organization: str, endpoint: str) -> E
         )
     entry = audit_entry("webhook.secret_promoted", current)
     return await update_row(tx, current, entry, "promote_at = :at", at=_AT_ONCE)
-
-
-async def check_endpoint_secrets(db: Database, keys: SealingKeys) -> int:
-    """Counts the endpoints of all organizations; raises Problem if a secret cannot be opened."""
-    rows = await db.fetch_all(
-        "SELECT id, organization_id, sealed, pending_sealed, promote_at FROM webhook_endpoints"
-        " WHERE removed_at IS NULL ORDER BY id"
-    )
-    opener = SecretOpener(keys)
-    for row in rows:
-        opener.open(row["organization_id"], row["id"], sealed_secrets(row), now_ms())
-    return len(rows)

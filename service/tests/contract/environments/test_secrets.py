@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs.app.sealed_columns import SEALED_COLUMNS
 from agentjobs.environments.secret_definition import SecretDefinition, SecretInput, parse_secret
 from agentjobs.environments.secrets import (
     EnvironmentSecret,
-    check_environment_secrets,
     list_environment_secrets,
     open_proxy_secrets,
     open_registry_credentials,
@@ -25,6 +25,7 @@ from agentjobs_runtime.problems import Problem
 from tests.support.jobs import JobHarness, insert_repo
 
 VALUE = "npm_0123456789"
+(ENVIRONMENTS,) = (column for column in SEALED_COLUMNS if column.kind == "environments")
 
 
 class Secrets:
@@ -123,7 +124,7 @@ async def test_secrets_are_listed_without_values(secrets: Secrets) -> None:
     of_repo = await list_environment_secrets(secrets.db, secrets.organization_id, "repo_shop")
     assert [each.definition.name for each in of_repo] == ["NPM_TOKEN"]
     assert VALUE not in repr(listed)
-    assert await check_environment_secrets(secrets.db, secrets.keys) == 2
+    assert await ENVIRONMENTS.count_readable(secrets.db, secrets.keys) == 2
 
 
 async def test_a_changed_secret_retires_the_snapshots_of_its_repository(secrets: Secrets) -> None:
@@ -167,7 +168,7 @@ async def test_a_value_cannot_be_redirected_in_the_database(secrets: Secrets, ch
     with pytest.raises(DecryptionFailed, match="ART"):
         await _open_all(secrets)
     with pytest.raises(DecryptionFailed, match="ART"):
-        await check_environment_secrets(secrets.db, secrets.keys)
+        await ENVIRONMENTS.count_readable(secrets.db, secrets.keys)
 
 
 async def test_changes_are_audited_without_values(secrets: Secrets) -> None:
