@@ -76,8 +76,9 @@ def create_key(
             scope=scope,
             pulls=pulls,
             git_write=git_write,
-            expires_days=expires_days,
-            expires_at=await _expiry(admin, expires_in),
+            expires_at=await _expiry(
+                admin, expires_in if expires_days is None else f"{expires_days}d"
+            ),
             allowed_networks=_split(network or []),
         )
         key_id = created.record.id

@@ -64,14 +64,10 @@ async def create_key(
     scope: str = "jobs",
     pulls: bool = False,
     git_write: bool = False,
-    expires_days: int | None = None,
     expires_at: int | None = None,
     allowed_networks: Sequence[str] = (),
 ) -> CreatedKey:
     now = await tx.clock_ms()
-    if expires_days is not None:
-        _check_days(expires_days)
-        expires_at = now + expires_days * DAY_MS
     scope = _join_scopes(scope, pulls=pulls, git_write=git_write)
     _check_name(name)
     _check_expiry(expires_at, now)
@@ -205,11 +201,6 @@ def _check_name(name: str) -> None:
             "invalid_name",
             f"A key's name must be one line of at most {_MAX_NAME_LENGTH} printable characters.",
         )
-
-
-def _check_days(expires_days: int) -> None:
-    if not 1 <= expires_days <= _MAX_EXPIRES_DAYS:
-        raise Problem("invalid_expiry", f"A key must expire after 1 to {_MAX_EXPIRES_DAYS} days.")
 
 
 def _check_expiry(expires_at: int | None, now: int) -> None:

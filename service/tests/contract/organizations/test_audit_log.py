@@ -48,7 +48,7 @@ from agentjobs.webhooks.ping import send_test
 from agentjobs.webhooks.redelivery import redeliver, redeliver_failed
 from agentjobs.webhooks.registration import CreatedEndpoint, add_endpoint
 from agentjobs.webhooks.secret_rotation import promote_secret, rotate_secret
-from agentjobs_runtime.clock import iso_utc
+from agentjobs_runtime.clock import DAY_MS, iso_utc
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import load
@@ -160,7 +160,13 @@ async def test_audited_keys_have_their_name_and_never_their_value(
 ) -> None:
     log = AuditLogReader(database, acme.id)
     await log.new()
-    making = create_key(database, "acme", name="ci", git_write=True, expires_days=1)
+    making = create_key(
+        database,
+        "acme",
+        name="ci",
+        git_write=True,
+        expires_at=await database.clock_ms() + DAY_MS,
+    )
     details = await log.assert_recorded(making, "api_key.created", "ci")
     (key,) = await list_keys(database, "acme")
     assert details == {

@@ -28,7 +28,7 @@ async def organization_id(database: Database) -> str:
 async def test_a_key_is_valid_until_it_expires_by_the_clock_of_the_database(
     database: Database, shift_clock: ShiftClock
 ) -> None:
-    created = await create_key(database, "default", expires_days=1)
+    created = await create_key(database, "default", expires_at=await database.clock_ms() + DAY_MS)
     authenticator = ApiKeyAuthenticator(database)
     shift_clock(2 * DAY_SECONDS)
     assert await authenticator.authenticate(created.key) is not None
@@ -43,7 +43,7 @@ async def test_a_key_expires_after_days_of_the_database(
 ) -> None:
     now = await database.clock_ms()
     shift_clock(-30 * DAY_SECONDS)
-    created = await create_key(database, "default", expires_days=1)
+    created = await create_key(database, "default", expires_at=await database.clock_ms() + DAY_MS)
     assert created.record.expires_at is not None
     assert 0 <= created.record.expires_at - now - DAY_MS < DAY_MS
     with pytest.raises(Problem, match="in the future"):

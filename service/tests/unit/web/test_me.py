@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.organizations.budgets import set_budget
+from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.settings import Settings
 from service.tests.unit.web.service import Service, refusal
 
@@ -12,7 +13,9 @@ from service.tests.unit.web.service import Service, refusal
 async def test_a_key_learns_whose_it_is_and_what_it_may_do(service: Service) -> None:
     await service.harness.organization("small", plan="free")
     await set_budget(service.harness.db, "small", daily="20", job="0.25")
-    headers = await service.key("small", name="nightly", scope="read", expires_days=2)
+    headers = await service.key(
+        "small", name="nightly", scope="read", expires_at=now_ms() + 2 * DAY_MS
+    )
     me = (await service.get("/v1/me", headers=headers)).json()
     assert me["organization"]["name"] == "small"
     assert me["organization"]["id"].startswith("org_")

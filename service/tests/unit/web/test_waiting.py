@@ -132,7 +132,7 @@ async def test_an_expiring_key_ends_the_wait(
     async def tomorrow() -> int:
         return now_ms() + 2 * DAY_MS
 
-    headers = await service.key(expires_days=1)
+    headers = await service.key(expires_at=now_ms() + DAY_MS)
     expiring = service.live(f"/v1/jobs/{job}?wait_seconds=60", **headers)
     await service.wait_for_subscriber(f"job:{job}")
     monkeypatch.setattr(service.harness.db, "clock_ms", tomorrow)

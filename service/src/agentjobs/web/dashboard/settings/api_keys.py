@@ -15,7 +15,6 @@ from agentjobs.organizations.api_keys import (
     revoke_key,
 )
 from agentjobs.organizations.key_networks import split_networks
-from agentjobs.web.dashboard.forms import Form
 from agentjobs.web.dashboard.page_route import PageRoute, Routes
 from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs_runtime.clock import DAY_MS
@@ -57,7 +56,7 @@ async def create(request: PageRequest) -> Response:
         scope=form_values.scope,
         pulls=form_values.pulls,
         git_write=form_values.git_write,
-        expires_days=_days(form_values, request.form),
+        expires_at=await _expires_at(request, form_values),
         allowed_networks=split_networks(form_values.networks),
     )
     # Not a redirect, because only this response shows the key.
@@ -95,9 +94,7 @@ async def _changes(request: PageRequest, form_values: _FormValues) -> KeyChanges
     changes = KeyChanges(name=_name(form_values), allowed_networks=networks)
     if form_values.expires == _UNCHANGED:
         return changes
-    days = _days(form_values, request.form)
-    expires_at = None if days is None else await request.db.clock_ms() + days * DAY_MS
-    return msgspec.structs.replace(changes, expires_at=expires_at)
+    return msgspec.structs.replace(changes, expires_at=await _expires_at(request, form_values))
 
 
 def _form_values(key: ApiKey) -> _FormValues:
@@ -146,18 +143,18 @@ def _name(form_values: _FormValues) -> str:
     return form_values.name
 
 
-def _days(form_values: _FormValues, form: Form) -> int | None:
+async def _expires_at(request: PageRequest, form_values: _FormValues) -> int | None:
     """None if the key never expires."""
     if form_values.expires == _NEVER:
         return None
     if form_values.expires not in dict(_EXPIRIES):
         raise Problem("invalid_expiry", "Choose when the key expires.")
-    days = form.whole_number(
+    days = request.form.whole_number(
         "days" if form_values.expires == _CUSTOM else "expires", "Number of days"
     )
     if days is None:
         raise Problem("invalid_expiry", "Enter the number of days after which the key expires.")
-    return days
+    return await request.db.clock_ms() + days * DAY_MS
 
 
 def _state(key: ApiKey, now: int) -> str:
