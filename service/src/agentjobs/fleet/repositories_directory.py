@@ -11,8 +11,6 @@ import os
 import secrets
 from pathlib import Path
 
-import msgspec
-
 from agentjobs.organizations.effective_settings import load_or_store_setting, load_setting
 from agentjobs.store.database import Database
 from agentjobs_runtime.problems import Problem
@@ -65,8 +63,7 @@ class RepositoriesDirectory:
             raise Problem("unavailable", problem)
 
     async def _find_problem(self) -> str | None:
-        stored = await load_setting(self._db, _DEPLOYMENT)
-        known = None if stored is None else msgspec.json.decode(stored, type=str)
+        known = await load_setting(self._db, _DEPLOYMENT, str)
         try:
             marker = await asyncio.to_thread(_read_marker, self.path)
             is_new = marker is None and await self._may_create(known)

@@ -3,8 +3,6 @@ after a restore on another machine."""
 
 import logging
 
-import msgspec
-
 from agentjobs.organizations.effective_settings import load_setting, store_public_url
 from agentjobs.repos.hook_rows import make_all_due
 from agentjobs.store.database import Database, Transaction
@@ -22,8 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 async def follow_public_address(db: Database, settings: Settings) -> None:
-    stored = await load_setting(db, "public_url")
-    previous = "" if stored is None else msgspec.json.decode(stored, type=str).rstrip("/")
+    previous = (await load_setting(db, "public_url", str) or "").rstrip("/")
     current = settings.effective_public_url
     if previous and previous != current:
         count = await _move_links(db, previous, current)

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-import msgspec
-
 from agentjobs.advisories.scans import (
     DueScan,
     ScanClaim,
@@ -82,7 +80,6 @@ class ScanLoop:
 async def rescan_after_changes(db: Database, process: ProcessInfo) -> None:
     """Makes everything due for a scan if the version or the settings have changed."""
     scanned_by = f"{process.version} {process.configuration_digest}"
-    stored = await load_setting(db, _SCANNED_BY)
-    if stored is None or msgspec.json.decode(stored) != scanned_by:
+    if await load_setting(db, _SCANNED_BY, str) != scanned_by:
         await make_all_due(db)
         await store_setting(db, _SCANNED_BY, scanned_by)

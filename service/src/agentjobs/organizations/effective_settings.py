@@ -3,12 +3,16 @@
 A command does not see the flags that the service was started with.
 """
 
+from typing import TypeVar
+
 import msgspec
 
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import execute, in_transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.settings import Settings
+
+T = TypeVar("T")
 
 _PUBLIC_URL = "public_url"
 
@@ -40,10 +44,10 @@ async def load_or_store_setting(tx: Transaction, name: str, value: str) -> str:
     return msgspec.json.decode(row["value"], type=str)
 
 
-async def load_setting(db: Database, name: str) -> bytes | None:
-    """As JSON; None if no service has stored it yet."""
+async def load_setting(db: Database, name: str, type_: type[T]) -> T | None:
+    """None if no service has stored it yet."""
     row = await db.fetch_one("SELECT value FROM effective_settings WHERE name = :name", name=name)
-    return None if row is None else row["value"].encode()
+    return None if row is None else msgspec.json.decode(row["value"], type=type_)
 
 
 async def setting_changed_at(db: Database, name: str) -> int | None:
@@ -60,7 +64,5 @@ async def store_public_url(db: Database, settings: Settings) -> None:
 
 async def load_public_url(db: Database, settings: Settings) -> str:
     """The setting if given, else the URL of the service that started last, else the default."""
-    stored = None if settings.public_url else await load_setting(db, _PUBLIC_URL)
-    if stored is None:
-        return settings.effective_public_url
-    return msgspec.json.decode(stored, type=str)
+    stored = None if settings.public_url else await load_setting(db, _PUBLIC_URL, str)
+    return stored or settings.effective_public_url

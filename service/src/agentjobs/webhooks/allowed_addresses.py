@@ -6,8 +6,6 @@ the same machine, but only while the operator is the only one who can add endpoi
 
 import ipaddress
 
-import msgspec
-
 from agentjobs.organizations import effective_settings
 from agentjobs.organizations.users import has_only_the_operator
 from agentjobs.store.database import Database
@@ -19,7 +17,6 @@ SETTING = "AGENTJOBS_WEBHOOKS_ALLOW"
 _STORED_NAME = "webhooks_allow"
 _STORED_LOOPBACK = "webhooks_allow_loopback"
 _LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-_decode_networks = msgspec.json.Decoder(list[str]).decode
 
 
 def configured_allow_list(settings: Settings) -> AllowList:
@@ -47,11 +44,11 @@ async def store_allow_list(db: Database, allowed: AllowList, *, loopback: bool) 
 
 async def load_allow_list(db: Database, settings: Settings) -> AllowList:
     """The list of the service that started last; without one, the list of these settings."""
-    stored = await effective_settings.load_setting(db, _STORED_NAME)
-    if stored is None:
+    networks = await effective_settings.load_setting(db, _STORED_NAME, list[str])
+    if networks is None:
         return configured_allow_list(settings)
-    allowed = AllowList.parse(_decode_networks(stored), setting=SETTING)
-    loopback = await effective_settings.load_setting(db, _STORED_LOOPBACK)
-    if loopback == b'"yes"' and await has_only_the_operator(db):
+    allowed = AllowList.parse(networks, setting=SETTING)
+    loopback = await effective_settings.load_setting(db, _STORED_LOOPBACK, str)
+    if loopback == "yes" and await has_only_the_operator(db):
         return with_loopback(allowed)
     return allowed
