@@ -1,13 +1,12 @@
 """Loads what setup may use: hosts, secrets and credentials of a repository."""
 
-import msgspec
-
 from agentjobs.environments.secrets import (
     open_proxy_secrets,
     open_registry_credentials,
     open_setup_secrets,
 )
 from agentjobs.environments.setup_network import setup_hosts
+from agentjobs.organizations.organizations import decode_hosts
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database
 from agentjobs_runtime.environments.setup_access import SetupAccess
@@ -21,8 +20,7 @@ async def load_setup_access(
     row = await db.fetch_one(
         "SELECT setup_network FROM organizations WHERE id = :id", id=organization_id
     )
-    text = None if row is None else row["setup_network"]
-    own_hosts = None if text is None else msgspec.json.decode(text, type=list[str])
+    own_hosts = None if row is None else decode_hosts(row["setup_network"])
     return SetupAccess(
         network=setup_hosts(settings, own_hosts),
         secrets=await open_setup_secrets(db, keys, repo_id),
