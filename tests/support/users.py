@@ -10,7 +10,7 @@ from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sessions import Origin
-from agentjobs.organizations.users import User, add_user
+from agentjobs.organizations.users import User, add_user, insert_user, new_user
 from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings, load
@@ -63,3 +63,10 @@ async def write(db: Database, sql: str, **parameters: Any) -> None:
 async def stored_text(db: Database, *tables: str) -> str:
     rows = [await db.fetch_all(f"SELECT * FROM {table}") for table in tables]
     return str([[dict(row) for row in each] for each in rows])
+
+
+async def create_user(
+    db: Database, email: str, *, name: str = "", password: str | None = None
+) -> User:
+    """A user without memberships."""
+    return await db.transact(insert_user, await new_user(email, name=name, password=password))

@@ -81,13 +81,6 @@ def normalize_name(text: str) -> str:
     return name
 
 
-async def create_user(
-    db: Database, email: str, *, name: str = "", password: str | None = None
-) -> User:
-    """Create a user without memberships. No audit log entry: those belong to organizations."""
-    return await db.transact(insert_user, await new_user(email, name=name, password=password))
-
-
 async def add_user(
     db: Database, organization_id: str, email: str, role: str, *, name: str = ""
 ) -> User:

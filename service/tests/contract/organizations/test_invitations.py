@@ -26,7 +26,7 @@ from agentjobs.organizations.removal import close_organization
 from agentjobs.organizations.sessions import find_viewer
 from agentjobs.organizations.sign_in import sign_in_with_password
 from agentjobs.organizations.throttle import MAX_PER_PAIR, Attempt, count_attempt
-from agentjobs.organizations.users import User, create_user, find_user
+from agentjobs.organizations.users import User, find_user
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs_runtime.clock import DAY_MS, now_ms
@@ -35,6 +35,7 @@ from tests.support.users import (
     ORIGIN,
     PASSWORD,
     actions,
+    create_user,
     make_passwords_cheap,
     member,
     organization,

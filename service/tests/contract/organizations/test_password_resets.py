@@ -26,7 +26,7 @@ from agentjobs.organizations.sign_out import (
     sign_member_out,
 )
 from agentjobs.organizations.throttle import MAX_PER_PAIR, Attempt, count_attempt
-from agentjobs.organizations.users import User, create_user, ensure_administrator, get_user
+from agentjobs.organizations.users import User, ensure_administrator, get_user
 from agentjobs.store.database import Database
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem
@@ -35,6 +35,7 @@ from tests.support.users import (
     PASSWORD,
     PLANS,
     actions,
+    create_user,
     make_passwords_cheap,
     member,
     organization,

@@ -16,12 +16,13 @@ from agentjobs.organizations.sign_out import (
     end_sessions,
     sign_member_out,
 )
-from agentjobs.organizations.users import create_user, get_user, rename_user
+from agentjobs.organizations.users import get_user, rename_user
 from agentjobs.store.database import Database
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from tests.support.users import (
     ORIGIN,
     actions,
+    create_user,
     member,
     organization,
     problem_of,

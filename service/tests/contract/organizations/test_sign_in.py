@@ -20,7 +20,7 @@ from agentjobs.organizations.throttle import (
     Attempt,
     count_attempt,
 )
-from agentjobs.organizations.users import User, create_user
+from agentjobs.organizations.users import User
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs_runtime.clock import now_ms
@@ -28,6 +28,7 @@ from agentjobs_runtime.problems import Problem
 from tests.support.users import (
     ORIGIN,
     PASSWORD,
+    create_user,
     make_passwords_cheap,
     member,
     organization,

@@ -19,7 +19,6 @@ from agentjobs.organizations.sessions import find_viewer, list_sessions, start_s
 from agentjobs.organizations.sign_in import sign_in_with_password
 from agentjobs.organizations.sign_in_links import create_link, use_link
 from agentjobs.organizations.users import (
-    create_user,
     ensure_administrator,
     find_user,
     get_user,
@@ -34,6 +33,7 @@ from tests.support.users import (
     ORIGIN,
     PASSWORD,
     actions,
+    create_user,
     make_passwords_cheap,
     member,
     organization,

@@ -11,7 +11,7 @@ from agentjobs.organizations.invitations import invite, revoke_invitation
 from agentjobs.organizations.organizations import create_organization, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.organizations.sealing import SealingKeys
-from agentjobs.organizations.users import create_user, ensure_administrator
+from agentjobs.organizations.users import ensure_administrator
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.webhooks import queue
 from agentjobs.webhooks.allowed_addresses import (
@@ -41,6 +41,7 @@ from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import load
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from tests.support.deliveries import record_event
+from tests.support.users import create_user
 
 URL = "https://hooks.example.com/agentjobs"
 HOUR_MS = 3_600_000

@@ -16,7 +16,7 @@ from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.sessions import Origin, start_session
-from agentjobs.organizations.users import User, create_user
+from agentjobs.organizations.users import User
 from agentjobs.store.database import Database
 from agentjobs.store.opening import open_database
 from agentjobs.web.application import build_application
@@ -31,6 +31,7 @@ from service.tests.unit.web.dashboard.platform_data import platforms_of
 from service.tests.unit.web.dashboard.repository import TextMaker, create_repository, plain_text
 from service.tests.unit.web.dashboard.sample_data import SampleIds
 from tests.support.jobs import JobHarness, job_harness
+from tests.support.users import create_user
 
 PASSWORD = "correct horse battery"
 

@@ -7,12 +7,11 @@ from agentjobs.organizations.audit import Actor, acting_as
 from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.sessions import Origin, list_sessions, start_session
-from agentjobs.organizations.users import create_user
 from service.tests.unit.web.dashboard.index_data import insert_advisories
 from service.tests.unit.web.dashboard.repository import Repository, TextMaker, plain_text
 from service.tests.unit.web.dashboard.sample_data import SampleIds, create_samples, insert_worker
 from tests.support.jobs import JobHarness
-from tests.support.users import write
+from tests.support.users import create_user, write
 
 ROLES = ("viewer", "member", "admin")
 

@@ -4,10 +4,9 @@ import pytest
 
 from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.sessions import Origin, list_sessions, start_session
-from agentjobs.organizations.users import create_user
 from service.tests.unit.web.dashboard.browser import Browser
 from service.tests.unit.web.dashboard.conftest import PASSWORD
-from tests.support.users import make_passwords_cheap, write
+from tests.support.users import create_user, make_passwords_cheap, write
 
 NEW = "a new long password"
 

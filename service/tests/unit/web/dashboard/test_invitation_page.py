@@ -4,10 +4,9 @@ import pytest
 
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.memberships import add_member
-from agentjobs.organizations.users import create_user
 from service.tests.unit.web.dashboard.browser import Browser
 from service.tests.unit.web.dashboard.conftest import PASSWORD
-from tests.support.users import make_passwords_cheap, write
+from tests.support.users import create_user, make_passwords_cheap, write
 
 EMAIL = "grace@new.example"
 

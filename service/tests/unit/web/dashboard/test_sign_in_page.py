@@ -6,11 +6,10 @@ from agentjobs.organizations.identities import Identity
 from agentjobs.organizations.invitations import invite
 from agentjobs.organizations.memberships import add_member
 from agentjobs.organizations.sign_in_links import create_link
-from agentjobs.organizations.users import create_user
 from agentjobs.web.openid.sign_in import Finished
 from service.tests.unit.web.dashboard.browser import ADDRESS, Browser
 from service.tests.unit.web.dashboard.conftest import PASSWORD, Dashboard
-from tests.support.users import make_passwords_cheap
+from tests.support.users import create_user, make_passwords_cheap
 
 
 @pytest.fixture(autouse=True)
