@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import os
 import signal
-import socket
+import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,21 @@ from typing import Any, Protocol
 
 import msgspec
 
+import agentjobs_kubernetes
+import agentjobs_runtime
 from agentjobs_kubernetes.apply_changes import CPU_SECONDS, ChangesRequest
-from agentjobs_kubernetes.piped_process import PipedProcess, own_program, read_start
+from agentjobs_runtime.git.child import GitChild
+from agentjobs_runtime.git.process import stop_git
 from agentjobs_runtime.sandboxes.limits import FILE_BYTES, Limits
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
 from agentjobs_worker.sandbox.protocol import SandboxError, UnusableResult
 
-_PROGRAM = "agentjobs_kubernetes.apply_changes"
+# Not by its path: a program that is imported has its compiled form stored.
+_PROGRAM = (
+    "import os, sys; sys.path += sys.argv[1].split(os.pathsep);"
+    " from agentjobs_kubernetes.apply_changes import main; main()"
+)
+_BUFFER_BYTES = 256 * 1024
 
 
 class ReadableStream(Protocol):
@@ -74,13 +83,12 @@ async def download_changes(
     Another call with the same changes is harmless. Raises UnusableResult, SandboxError, and what
     the stream raises.
     """
-    ours, theirs = socket.socketpair()
-    with ours:
-        with theirs:
-            command = own_program(_PROGRAM, _request(target, lower, limits))
-            process = PipedProcess(command, stdin=theirs.fileno())
-        async with process:
-            response = await _response(process, _feed(changes, ours))
+    process = await _start(_request(target, lower, limits))
+    try:
+        assert process.stdin is not None
+        response = await _response(process, _feed(changes, process.stdin))
+    finally:
+        await stop_git(process)
     return _received(response, target, limits)
 
 
@@ -101,18 +109,33 @@ def _request(target: Path, lower: Path | None, limits: TransferLimits) -> str:
     return json.dumps(request)
 
 
-async def _feed(changes: ReadableStream, to: socket.socket) -> None:
+async def _start(request: str) -> GitChild:
+    # In a checkout, each package has a directory of its own.
+    packages = (agentjobs_kubernetes, agentjobs_runtime)
+    directories = os.pathsep.join(str(Path(package.__path__[0]).parent) for package in packages)
+    python = (sys.executable, "-I", "-S", "-X", "utf8")
+    return await GitChild.start(
+        [*python, "-c", _PROGRAM, directories, request],
+        cwd="/",
+        environment={"LC_ALL": "C.UTF-8"},
+        stdin=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        buffer_bytes=_BUFFER_BYTES,
+    )
+
+
+async def _feed(changes: ReadableStream, to: asyncio.StreamWriter) -> None:
     """When the process ends early, the rest is not read."""
-    to.setblocking(False)
     while data := await changes.read():
         try:
-            await asyncio.get_running_loop().sock_sendall(to, data)
+            to.write(data)
+            await to.drain()
         except (BrokenPipeError, ConnectionResetError):
             return
     to.close()
 
 
-async def _response(process: PipedProcess, feed: Coroutine[Any, Any, None]) -> _Response:
+async def _response(process: GitChild, feed: Coroutine[Any, Any, None]) -> _Response:
     """The process may end before everything was sent, and the stream may fail before it ends."""
     feeding = asyncio.create_task(feed)
     reading = asyncio.create_task(_read(process))
@@ -135,8 +158,11 @@ async def _response(process: PipedProcess, feed: Coroutine[Any, Any, None]) -> _
     return msgspec.json.decode(output, type=_Response)
 
 
-async def _read(process: PipedProcess) -> tuple[bytes, str]:
-    return await read_start(process.stdout), await process.read_errors()
+async def _read(process: GitChild) -> tuple[bytes, str]:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    response, errors = await asyncio.gather(process.stdout.read(), process.stderr.read())
+    return response, errors.decode("utf-8", "replace").strip()
 
 
 def _received(response: _Response, target: Path, limits: TransferLimits) -> Received:

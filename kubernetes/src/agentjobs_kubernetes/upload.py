@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from agentjobs_kubernetes.piped_process import PipedProcess
+from agentjobs_runtime.git.child import GitChild
+from agentjobs_runtime.git.process import stop_git
 from agentjobs_runtime.safe_text import ellipsize, single_line
-from agentjobs_worker.sandbox.child import wait_despite_cancellation
 from agentjobs_worker.sandbox.protocol import SandboxError
 
 CHUNK_BYTES = 64 * 1024
@@ -30,18 +30,33 @@ async def upload_tree(stream: WritableStream, source: Path) -> None:
         os.close(os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:
         raise SandboxError(f"{error.strerror}: {source}") from error
-    loop = asyncio.get_running_loop()
-    async with PipedProcess([*_TAR, "-C", str(source), "."]) as tar:
-        # Read meanwhile: it could wait for the space to report another error.
-        errors = asyncio.ensure_future(tar.read_errors())
-        try:
-            while data := await loop.sock_recv(tar.stdout, CHUNK_BYTES):
-                await stream.write(data)
-            text = await errors
-            if await tar.wait() != 0:
-                reason = ellipsize(single_line(text.partition("\n")[0]), _MAX_CHARACTERS)
-                raise SandboxError(f"the files for the sandbox cannot be read: {reason}")
-        finally:
-            errors.cancel()
-            # Before its socket is closed: the loop would take the next one with its number for it.
-            await wait_despite_cancellation(errors)
+    tar = await GitChild.start(
+        [*_TAR, "-C", str(source), "."],
+        cwd="/",
+        environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        buffer_bytes=CHUNK_BYTES,
+    )
+    assert tar.stdout is not None
+    assert tar.stderr is not None
+    # Read meanwhile: it could wait for the space to report another error.
+    errors = asyncio.ensure_future(_read_start(tar.stderr))
+    try:
+        while data := await tar.stdout.read(CHUNK_BYTES):
+            await stream.write(data)
+        text = await errors
+        if await tar.wait() != 0:
+            reason = ellipsize(single_line(text.partition("\n")[0]), _MAX_CHARACTERS)
+            raise SandboxError(f"the files for the sandbox cannot be read: {reason}")
+    finally:
+        errors.cancel()
+        await stop_git(tar)
+
+
+async def _read_start(stream: asyncio.StreamReader) -> str:
+    """Read to the end, and keep the start."""
+    start = b""
+    while chunk := await stream.read(CHUNK_BYTES):
+        start += chunk[: CHUNK_BYTES - len(start)]
+    return start.decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""A git process with its streams on the event loop.
+"""A process, such as git, with its streams on the event loop.
 
 Started by `subprocess.Popen`, which uses vfork. uvloop would fork, which copies the page tables of
 the whole service and blocks every other request meanwhile.
