@@ -64,7 +64,7 @@ async def _with_trials(
 ) -> SandboxDescription:
     try:
         await sandbox.check()
-        network = await probe_network(sandbox.cluster)
+        network = await probe_network(sandbox.runs)
     except SandboxError as error:
         return msgspec.structs.replace(described, problems=(str(error),))
     has_user_namespaces = sandbox.cluster.has_user_namespaces

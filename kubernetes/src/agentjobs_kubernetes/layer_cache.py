@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
@@ -17,10 +16,11 @@ from pathlib import Path
 import msgspec
 
 from agentjobs_kubernetes.cluster_settings import ClusterSettings
-from agentjobs_kubernetes.connection import Supervisor
+from agentjobs_kubernetes.pod_connection import PodConnection
 from agentjobs_kubernetes.pods import CachedLayer
 from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed, Stream
 from agentjobs_kubernetes.upload import WritableStream, upload_tree
+from agentjobs_runtime.files.copying import measure_tree
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
 from agentjobs_worker.sandbox.protocol import Layer, SandboxError, SandboxTask
 
@@ -42,7 +42,7 @@ class Archive(msgspec.Struct, frozen=True):
 
 
 # A pod that can write the cache, near those of the task. Raises SandboxError.
-Connect = Callable[[SandboxTask], AbstractAsyncContextManager[Supervisor]]
+Connect = Callable[[SandboxTask], AbstractAsyncContextManager[PodConnection]]
 
 
 class LayerCache:
@@ -99,7 +99,8 @@ class LayerCache:
     async def _store_layer(self, lower: Path, task: SandboxTask) -> None:
         try:
             async with self._turn:
-                if await asyncio.to_thread(_is_large, lower):
+                _, size_bytes = await asyncio.to_thread(measure_tree, lower)
+                if size_bytes >= MIN_LAYER_BYTES:
                     archive = await self._store_archive(lower, task)
                     record_path(lower).write_bytes(msgspec.json.encode(archive))
                     return
@@ -115,8 +116,8 @@ class LayerCache:
             await upload_tree(digesting, lower)
             return digesting.archive(self._claim)
 
-        async with self._connect(task) as supervisor:
-            return await supervisor.upload(send, "store", max_bytes=self._max_bytes)
+        async with self._connect(task) as connection:
+            return await connection.current.upload(send, "store", max_bytes=self._max_bytes)
 
     def _archive(self, layer: Layer) -> Archive | None:
         try:
@@ -145,19 +146,3 @@ class _DigestingStream:
 
 def record_path(lower: Path) -> Path:
     return lower.with_name(f"{lower.name}{_SUFFIX}")
-
-
-def _is_large(directory: Path) -> bool:
-    """Stops counting when it is. Raises OSError."""
-    total = 0
-    pending = [str(directory)]
-    while pending:
-        with os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-                else:
-                    total += entry.stat(follow_symlinks=False).st_size
-        if total >= MIN_LAYER_BYTES:
-            return True
-    return False

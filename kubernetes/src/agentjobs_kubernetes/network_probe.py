@@ -2,36 +2,29 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from agentjobs_kubernetes.cluster import Cluster
 from agentjobs_kubernetes.connection import Supervisor
-from agentjobs_kubernetes.credentials import SUPERVISOR_PORT, new_credentials
-from agentjobs_kubernetes.followed_pod import FollowedPod
+from agentjobs_kubernetes.credentials import SUPERVISOR_PORT
+from agentjobs_kubernetes.idle_task import idle_task
 from agentjobs_kubernetes.messages import Dialed
 from agentjobs_kubernetes.network_policy import ensure_network_policy
-from agentjobs_kubernetes.pod_connection import PodConnection
-from agentjobs_kubernetes.pods import PodRequest, pod_name
-from agentjobs_kubernetes.run_output import RunOutput
+from agentjobs_kubernetes.pod_runs import PodRuns
 from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed
-from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_worker.sandbox.protocol import SandboxError
 
-_SMALL = Limits(memory_bytes=64 * 1024**2, workspace_bytes=1024**2, scratch_bytes=1024**2)
 _TIMEOUT_SECONDS = 120.0
 _DIAL_SECONDS = 2
 # Some networks apply policies to a pod only when it has been running for a while.
 _LATE_SECONDS = 5.0
 _METADATA = "169.254.169.254:80"
 _KUBELET_PORT = 10250
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +35,26 @@ class NetworkProbe:
     explanation: str
 
 
-async def probe_network(cluster: Cluster) -> NetworkProbe:
+async def probe_network(runs: PodRuns) -> NetworkProbe:
     """Dial a pod, the API servers and other addresses from a pod. Raises SandboxError."""
-    await ensure_network_policy(cluster)
-    async with _probe_pod(cluster) as (_, other), _probe_pod(cluster) as (supervisor, own):
+    await ensure_network_policy(runs.cluster)
+    task = idle_task("network-probe", _TIMEOUT_SECONDS)
+    async with (
+        runs.connected(task, pending_seconds=_TIMEOUT_SECONDS) as other,
+        runs.connected(task, pending_seconds=_TIMEOUT_SECONDS) as own,
+    ):
         addresses = {
-            _join(other.state.ip, SUPERVISOR_PORT): "another pod",
+            _join(other.address, SUPERVISOR_PORT): "another pod",
             _METADATA: "the metadata of the cloud",
-            **dict.fromkeys(await _api_servers(cluster), "the API server"),
+            **dict.fromkeys(await _api_servers(runs.cluster), "the API server"),
         }
-        if own.state.node_ip:
-            addresses[_join(own.state.node_ip, _KUBELET_PORT)] = "its node"
-        at_first = await _dial(supervisor, addresses)
+        if own.pod.state.node_ip:
+            addresses[_join(own.pod.state.node_ip, _KUBELET_PORT)] = "its node"
+        at_first = await _dial(own.current, addresses)
         if not at_first:
             return explain_probe(addresses, at_first, at_first)
         await asyncio.sleep(_LATE_SECONDS)
-        return explain_probe(addresses, at_first, await _dial(supervisor, addresses))
+        return explain_probe(addresses, at_first, await _dial(own.current, addresses))
 
 
 def explain_probe(
@@ -83,33 +80,6 @@ def explain_probe(
         f"{_name(addresses, later)}, and so can agents; use a network plugin that enforces them, "
         f"such as Calico or Cilium",
     )
-
-
-@contextlib.asynccontextmanager
-async def _probe_pod(cluster: Cluster) -> AsyncIterator[tuple[Supervisor, FollowedPod]]:
-    credentials, orphan_seconds = new_credentials(), cluster.settings.orphan_seconds
-    request = PodRequest(
-        name=pod_name("network-probe"),
-        supervisor=credentials.supervisor_variable(orphan_seconds, ()),
-        timeout_seconds=_TIMEOUT_SECONDS,
-        limits=_SMALL,
-    )
-    await cluster.create_pod(request)
-    pod = FollowedPod(cluster, request.name, _log.info)
-    connection = PodConnection(
-        pod,
-        credentials,
-        RunOutput(lambda _chunk: None),
-        lambda _address: None,
-        pending_seconds=_TIMEOUT_SECONDS,
-        orphan_seconds=orphan_seconds,
-    )
-    try:
-        yield await connection.connect(), pod
-    finally:
-        connection.close()
-        await pod.close()
-        await cluster.delete_pod(request.name)
 
 
 async def _dial(supervisor: Supervisor, addresses: Mapping[str, str]) -> set[str]:

@@ -32,7 +32,7 @@ async def open_sandbox(
 
 async def check_network(sandbox: KubernetesSandbox) -> None:
     try:
-        probe = await probe_network(sandbox.cluster)
+        probe = await probe_network(sandbox.runs)
     except SandboxError as error:
         _log.warning("whether the network isolates agents is unknown: %s", error)
         return

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 import msgspec
 
 from agentjobs_kubernetes.cluster import Cluster
-from agentjobs_kubernetes.connection import OnPort, Supervisor
+from agentjobs_kubernetes.connection import OnPort
 from agentjobs_kubernetes.credentials import Credentials, new_credentials
 from agentjobs_kubernetes.followed_pod import FollowedPod
 from agentjobs_kubernetes.idle_task import idle_task
@@ -119,21 +119,26 @@ class PodRuns:
 
     @contextlib.asynccontextmanager
     async def connected(
-        self, task: SandboxTask, *, writes_cache: bool = False
-    ) -> AsyncIterator[Supervisor]:
+        self,
+        task: SandboxTask,
+        *,
+        writes_cache: bool = False,
+        pending_seconds: float | None = None,
+    ) -> AsyncIterator[PodConnection]:
         """A pod as the task has it, in which nothing runs yet. Raises SandboxError."""
         credentials = new_credentials()
         request = self._request(task, credentials, writes_cache=writes_cache)
         await self._create_pod(request, _log.info)
         pod = FollowedPod(self.cluster, request.name, _log.info)
         output = RunOutput(_discard)
-        connection = self._connection(pod, credentials, output, task)
+        connection = self._connection(pod, credentials, output, task, pending_seconds)
         async with self._ending(pod, SupervisedRun(task, connection, output, _not_again)):
-            yield await connection.connect()
+            await connection.connect()
+            yield connection
 
     def _connect_to_cache(
         self, task: SandboxTask
-    ) -> contextlib.AbstractAsyncContextManager[Supervisor]:
+    ) -> contextlib.AbstractAsyncContextManager[PodConnection]:
         idle = idle_task("cache", UPLOAD_SECONDS, owner=task.owner, placement=task.placement)
         return self.connected(idle, writes_cache=True)
 

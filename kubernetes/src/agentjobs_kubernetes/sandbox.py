@@ -61,10 +61,11 @@ class KubernetesSandbox:
     @property
     def cluster(self) -> Cluster:
         """Raises SandboxUnavailable."""
-        return self._runs.cluster
+        return self.runs.cluster
 
     @property
-    def _runs(self) -> PodRuns:
+    def runs(self) -> PodRuns:
+        """Raises SandboxUnavailable."""
         if self._open_runs is None:
             self._open_runs = PodRuns(Cluster.from_settings(self._settings), self._records)
         return self._open_runs
@@ -98,7 +99,7 @@ class KubernetesSandbox:
             reason = report.last_lines or "it did not finish"
             raise SandboxUnavailable(f"a trial pod failed: {reason}")
         if self._sweeping is None:
-            keep = self._runs.pods_to_keep
+            keep = self.runs.pods_to_keep
             self._sweeping = asyncio.create_task(sweep_regularly(self.cluster, keep))
 
     async def probe(self) -> None:
@@ -122,7 +123,7 @@ class KubernetesSandbox:
         await detect_user_namespaces(self.cluster)
         with tempfile.TemporaryDirectory(prefix="agentjobs-check-") as directory:
             task = dataclasses.replace(trial(Path(directory)), limits=SMALL)
-            return await self._runs.run(task, _discard, pending_seconds=_MAX_TRIAL_SECONDS)
+            return await self.runs.run(task, _discard, pending_seconds=_MAX_TRIAL_SECONDS)
 
     async def check_layers(self, directory: Path) -> None:
         """Layers are copied to pods, so any directory will do."""
@@ -152,8 +153,8 @@ class KubernetesSandbox:
         _check_directories(task)
         with _lost_access():
             if task.owner is not None and task.owner.continues:
-                return await self._runs.resume(task, task.owner, on_output)
-            return await self._runs.run(task, on_output, before_start)
+                return await self.runs.resume(task, task.owner, on_output)
+            return await self.runs.run(task, on_output, before_start)
 
     async def _ask_for_programs(
         self, names: Collection[str], image: RootImage | None, path: str
@@ -162,9 +163,9 @@ class KubernetesSandbox:
         task = idle_task("", _MAX_TRIAL_SECONDS, image=image)
         question = {"type": "find_programs", "names": sorted(names), "path": path}
         with _lost_access():
-            async with self._runs.connected(task) as supervisor:
+            async with self.runs.connected(task) as connection:
                 try:
-                    return (await supervisor.request(question, Programs)).paths
+                    return (await connection.current.request(question, Programs)).paths
                 except (ConnectionLost, RequestFailed) as error:
                     raise SandboxError(f"the programs of the image are unknown: {error}") from error
 

@@ -10,8 +10,8 @@ import pytest
 
 from agentjobs_kubernetes import layer_cache
 from agentjobs_kubernetes.cluster_settings import ClusterSettings
-from agentjobs_kubernetes.connection import Supervisor
 from agentjobs_kubernetes.layer_cache import Archive, LayerCache, record_path
+from agentjobs_kubernetes.pod_connection import PodConnection
 from agentjobs_kubernetes.pods import CachedLayer
 from agentjobs_runtime.sandboxes.directories import HOME
 from agentjobs_worker.sandbox.protocol import Layer, SandboxError, SandboxTask
@@ -28,7 +28,7 @@ class NoPods:
         self.attempts = 0
 
     @contextlib.asynccontextmanager
-    async def connect(self, _task: SandboxTask) -> AsyncIterator[Supervisor]:
+    async def connect(self, _task: SandboxTask) -> AsyncIterator[PodConnection]:
         self.attempts += 1
         raise SandboxError("the volume is not bound")
         yield
