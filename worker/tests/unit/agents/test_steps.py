@@ -27,6 +27,15 @@ def recorded_steps(preset: str) -> list[Step]:
     return steps
 
 
+@pytest.mark.parametrize("preset", ["claude-code", "codex", "opencode"])
+def test_the_log_has_the_steps(preset: str) -> None:
+    watch = PRESETS[preset].watcher()
+    log = (watch.feed((RECORDED / f"{preset}.jsonl").read_bytes()) + watch.end()).decode()
+    assert f"Step 2.\n> ls nothing; exit 3\n  {NO_FILE}\n" in log
+    assert "\n  exit code 3\nStep 3.\n> echo hi; sleep 1\n  hi\n" in log
+    assert "> change README.md\n" in log
+
+
 def summary(step: Step) -> tuple[str, str, str]:
     return step.kind, step.title, step.state
 

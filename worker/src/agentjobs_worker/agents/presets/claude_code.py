@@ -11,7 +11,6 @@ from agentjobs_runtime.agents.steps import Step, to_state
 from agentjobs_worker.agents.presets.event_stream import (
     Event,
     EventWatcher,
-    indent,
     object_at,
     objects_in,
     to_text,
@@ -38,16 +37,16 @@ class ClaudeCodeWatcher(EventWatcher):
         super().__init__()
         self._result: Event | None = None
 
-    def format_event(self, event: Event) -> str:
-        kind = event["type"]
-        if kind == "result":
-            self._result = event
-            return ""
-        if kind == "system":
-            return _format_system(event)
-        if kind in ("assistant", "user"):
-            blocks = objects_in(object_at(event, "message").get("content"))
-            return "\n".join(filter(None, map(_format_block, blocks)))
+    def note(self, event: Event) -> str:
+        match event["type"], event.get("subtype"):
+            case "result", _:
+                self._result = event
+            case "system", "init":
+                names = ("claude_code_version", "model")
+                version, model = (to_text(event.get(name)) for name in names)
+                return f"Claude Code {version}, model {model}"
+            case "system", "api_retry":
+                return f"! the model does not respond, attempt {truncate(event.get('attempt'))}"
         return ""
 
     def read_steps(self, event: Event) -> Iterator[Step]:
@@ -67,29 +66,6 @@ class ClaudeCodeWatcher(EventWatcher):
             reason = next(filter(None, reasons), "it gave no reason")
             return f"Claude Code reported an error: {truncate(reason)}"
         return None
-
-
-def _format_system(event: Event) -> str:
-    match event.get("subtype"):
-        case "init":
-            version, model = (to_text(event.get(name)) for name in ("claude_code_version", "model"))
-            return f"Claude Code {version}, model {model}"
-        case "api_retry":
-            return f"! the model does not respond, attempt {truncate(event.get('attempt'))}"
-        case _:
-            return ""
-
-
-def _format_block(block: Event) -> str:
-    match block.get("type"):
-        case "text":
-            return to_text(block)
-        case "tool_use":
-            return f"> {to_text(block.get('name'))} {truncate(block.get('input'))}"
-        case "tool_result":
-            return indent(truncate(to_text(block.get("content"))))
-        case _:
-            return ""
 
 
 def _steps_of_block(block: Event) -> Iterator[Step]:

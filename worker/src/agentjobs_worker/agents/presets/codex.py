@@ -8,7 +8,6 @@ from agentjobs_runtime.agents.steps import Step, StepState, to_exit_code
 from agentjobs_worker.agents.presets.event_stream import (
     Event,
     EventWatcher,
-    indent,
     object_at,
     objects_in,
     to_text,
@@ -49,16 +48,19 @@ class CodexWatcher(EventWatcher):
         self._failure: str | None = None
         self._has_completed = False
 
-    def format_event(self, event: Event) -> str:
-        match event["type"]:
-            case "turn.completed":
+    def note(self, event: Event) -> str:
+        item = object_at(event, "item")
+        match event["type"], item.get("type"):
+            case "turn.completed", _:
                 self._has_completed = True
-            case "turn.failed":
+            case "turn.failed", _:
                 self._failure = to_text(object_at(event, "error").get("message"))
-            case "error":
+            case "error", _:
                 return f"! {truncate(to_text(event.get('message')))}"
-            case "item.completed":
-                return _format_item(object_at(event, "item"))
+            case "item.completed", "error":
+                return f"! {truncate(to_text(item.get('message')))}"
+            case "item.completed", "reasoning":
+                return to_text(item)
         return ""
 
     def read_steps(self, event: Event) -> Iterator[Step]:
@@ -73,21 +75,6 @@ class CodexWatcher(EventWatcher):
         return super().failure_reason(report, run_dir) or self.with_last_lines(
             "Codex ended without finishing its turn.", report
         )
-
-
-def _format_item(item: Event) -> str:
-    match item.get("type"):
-        case "agent_message" | "reasoning":
-            return to_text(item)
-        case "command_execution":
-            output = indent(truncate(to_text(item.get("aggregated_output"))))
-            return f"> {truncate(to_text(item.get('command')))}\n{output}"
-        case "file_change":
-            return f"> changed {truncate(item.get('changes'))}"
-        case "error":
-            return f"! {truncate(to_text(item.get('message')))}"
-        case _:
-            return ""
 
 
 def _steps_of_item(item: Event) -> Iterator[Step]:

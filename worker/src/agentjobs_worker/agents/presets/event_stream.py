@@ -3,7 +3,6 @@
 Other lines pass unchanged. Trusts nothing, because an agent may print anything.
 """
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -32,7 +31,7 @@ _SEPARATORS = b",[{"
 
 
 class EventWatcher(RunWatcher):
-    """Subclasses format events, find steps in them, and record what they say about the outcome."""
+    """The log has the steps that subclasses find in events, and their notes."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -41,10 +40,11 @@ class EventWatcher(RunWatcher):
         self._shows_rest: bool | None = None
         self._tail = OutputTail()
 
-    def format_event(self, event: Event) -> str:
+    def read_steps(self, event: Event) -> Iterable[Step]:
         raise NotImplementedError
 
-    def read_steps(self, event: Event) -> Iterable[Step]:
+    def note(self, event: Event) -> str:
+        """Record what the event says about the outcome. Returns a line for the log, or nothing."""
         raise NotImplementedError
 
     def last_lines(self, report: SandboxReport) -> str:  # noqa: ARG002 - its lines are raw events
@@ -106,17 +106,18 @@ class EventWatcher(RunWatcher):
         event = _parse_event(line)
         if event is None:
             return line
-        self._report_steps(event)
         try:
-            text = self.format_event(event).strip("\n")
+            text = self._format_event(event).strip("\n")
         except RecursionError:
             return line
         return f"{text}\n".encode(errors="replace") if text.strip() else b""
 
-    def _report_steps(self, event: Event) -> None:
-        with contextlib.suppress(RecursionError):
-            for step in self.read_steps(event):
-                self._report(step)
+    def _format_event(self, event: Event) -> str:
+        lines = [self.note(event)]
+        for step in self.read_steps(event):
+            self._report(step)
+            lines.append(_format_step(step))
+        return "\n".join(filter(None, lines))
 
     def _report(self, step: Step) -> None:
         if self.on_step is not None:
@@ -139,6 +140,17 @@ def _parse_event(line: bytes) -> Event | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("type"), str) else None
+
+
+def _format_step(step: Step) -> str:
+    """A step that has started before only adds its details."""
+    if step.kind == "message":
+        return step.detail or step.title
+    kind = f"{step.kind} " if step.kind in ("read", "change") else ""
+    has_started = step.key and step.state != "running"
+    title = "" if has_started else f"> {kind}{truncate(step.title)}"
+    exit_code = f"  exit code {step.exit_code}" if step.exit_code else ""
+    return "\n".join(filter(None, (title, _indent(truncate(step.detail)), exit_code)))
 
 
 def to_text(value: Any) -> str:
@@ -165,7 +177,7 @@ def truncate(value: Any) -> str:
     return f"{text[:MAX_CHARACTERS]} … ({len(text) - MAX_CHARACTERS} more characters)"
 
 
-def indent(text: str) -> str:
+def _indent(text: str) -> str:
     lines = text.splitlines()
     return "  " + "\n  ".join(lines) if lines else ""
 

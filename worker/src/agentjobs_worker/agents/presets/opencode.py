@@ -10,7 +10,6 @@ from agentjobs_runtime.agents.steps import Step, to_duration, to_exit_code, to_s
 from agentjobs_worker.agents.presets.event_stream import (
     Event,
     EventWatcher,
-    indent,
     object_at,
     to_text,
     truncate,
@@ -32,20 +31,11 @@ class OpencodeWatcher(EventWatcher):
         super().__init__()
         self._failure: str | None = None
 
-    def format_event(self, event: Event) -> str:
-        part = object_at(event, "part")
-        match event["type"]:
-            case "error":
-                self._failure = _message(object_at(event, "error"))
-                return f"! {self._failure}"
-            case "text":
-                return to_text(part)
-            case "tool_use":
-                state = object_at(part, "state")
-                output = indent(truncate(to_text(state.get("output") or state.get("error"))))
-                return f"> {to_text(part.get('tool'))} {truncate(state.get('input'))}\n{output}"
-            case _:
-                return ""
+    def note(self, event: Event) -> str:
+        if event["type"] != "error":
+            return ""
+        self._failure = _message(object_at(event, "error"))
+        return f"! {self._failure}"
 
     def read_steps(self, event: Event) -> Iterator[Step]:
         part = object_at(event, "part")
