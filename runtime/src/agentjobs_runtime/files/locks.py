@@ -31,6 +31,32 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 @contextmanager
+def borrow(path: Path) -> Iterator[bool]:
+    """Whether it exists. Nobody takes it meanwhile, and it counts as used now."""
+    descriptor = try_lock(path, shared=True)
+    if descriptor is None:
+        yield False
+        return
+    try:
+        os.utime(descriptor)
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def take(path: Path, target: Path) -> bool:
+    """Move a file or directory; False if it is borrowed or gone."""
+    descriptor = try_lock(path)
+    if descriptor is None:
+        return False
+    try:
+        path.rename(target)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+@contextmanager
 def blocking_lock(path: Path) -> Iterator[None]:
     """Wait for a lock file. Only for critical sections of microseconds."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -12,13 +12,11 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from agentjobs_runtime.files.cache import CacheItem
 from agentjobs_runtime.files.copying import measure_tree
-from agentjobs_runtime.files.locks import KeyedLocks, try_lock
+from agentjobs_runtime.files.locks import KeyedLocks, borrow, try_lock
 from agentjobs_runtime.files.removal import remove
 from agentjobs_runtime.git.process import GitError, git
 from agentjobs_runtime.git.refs import has_whole_commit, resolve
@@ -74,17 +72,9 @@ class Mirrors:
             reason = error.strerror or str(error)
             raise RepoUnavailable(f"the repository cannot be stored: {reason}") from error
 
-    @contextmanager
-    def in_use(self, repo_id: str) -> Iterator[None]:
+    def in_use(self, repo_id: str) -> contextlib.AbstractContextManager[bool]:
         """The cache does not drop the mirror in this context."""
-        descriptor = try_lock(self.path(repo_id), shared=True)
-        try:
-            if descriptor is not None:
-                os.utime(descriptor)
-            yield
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
+        return borrow(self.path(repo_id))
 
     async def items(self) -> list[CacheItem]:
         return await run_in_thread(self._items)

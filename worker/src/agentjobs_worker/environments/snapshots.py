@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from agentjobs_runtime.files.locks import try_lock
+from agentjobs_runtime.files.locks import borrow, take, try_lock
 from agentjobs_runtime.files.removal import remove
 from agentjobs_worker.workspace.session import Session
 
@@ -67,16 +67,8 @@ class Snapshots:
     def borrow(self, repo_id: str, build_id: str) -> Iterator[StoredSnapshot | None]:
         """It is not removed meanwhile. None if it does not exist."""
         directory = self._root / repo_id / build_id
-        lock = try_lock(directory, shared=True)
-        if lock is None:
-            yield None
-            return
-        try:
-            # The least recently used ones are removed first.
-            os.utime(directory)
-            yield _load(directory)
-        finally:
-            os.close(lock)
+        with borrow(directory) as exists:
+            yield _load(directory) if exists else None
 
     def find(self, repo_id: str) -> list[StoredSnapshot]:
         """Snapshots of a repository."""
@@ -88,17 +80,11 @@ class Snapshots:
 
     def remove(self, stored: StoredSnapshot) -> bool:
         """Blocking, for seconds. False if it is in use or already gone."""
-        lock = try_lock(stored.directory)
-        if lock is None:
-            return False
-        try:
-            trash = self._session.new_directory()
-            stored.directory.rename(trash / "removed")
-        except FileNotFoundError:
-            return False
-        finally:
-            os.close(lock)
+        trash = self._session.new_directory()
+        is_taken = take(stored.directory, trash / "removed")
         remove(trash)
+        if not is_taken:
+            return False
         with contextlib.suppress(OSError):
             stored.directory.parent.rmdir()
         return True

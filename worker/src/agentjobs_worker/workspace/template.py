@@ -6,7 +6,6 @@ A template contains `tree/` (files and a disposable `.git` with one commit, no r
 
 import contextlib
 import functools
-import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from agentjobs_runtime.files.cache import CacheItem
 from agentjobs_runtime.files.copying import copy_tree, measure_tree
-from agentjobs_runtime.files.locks import try_lock
+from agentjobs_runtime.files.locks import borrow, take
 from agentjobs_runtime.files.removal import remove
 from agentjobs_runtime.git.process import git
 from agentjobs_runtime.threads import run_in_thread
@@ -57,15 +56,8 @@ class Templates:
     def borrow(self, repo_id: str, commit: str) -> Iterator[Path | None]:
         """The template's directory, protected from removal; None if there is none."""
         directory = self._root / repo_id / commit
-        descriptor = try_lock(directory, shared=True)
-        if descriptor is None:
-            yield None
-            return
-        try:
-            os.utime(descriptor)
-            yield directory
-        finally:
-            os.close(descriptor)
+        with borrow(directory) as exists:
+            yield directory if exists else None
 
     def add(self, repo_id: str, commit: str, built: Path) -> None:
         """Blocking: move a finished template into place and retire the least recently used."""
@@ -102,13 +94,10 @@ class Templates:
         )
 
     def _retire(self, directory: Path) -> bool:
-        descriptor = try_lock(directory)
-        if descriptor is None:
-            return False
-        moved = directory.rename(self._scratch / f"retired-{secrets.token_hex(8)}")
-        os.close(descriptor)
+        moved = self._scratch / f"retired-{secrets.token_hex(8)}"
+        is_taken = take(directory, moved)
         remove(moved)
-        return True
+        return is_taken
 
 
 def copy_template(template: Path, directory: Path) -> Size:

@@ -9,7 +9,7 @@ import msgspec
 
 from agentjobs_runtime.environments.images.errors import ImageError
 from agentjobs_runtime.environments.images.model import CachedItem, Image
-from agentjobs_runtime.files.locks import try_lock
+from agentjobs_runtime.files.locks import borrow, take
 from agentjobs_runtime.private_files import replace_private_file
 from agentjobs_worker.environments.images.manifest import ImageConfig
 from agentjobs_worker.environments.images.unpack import ROOT
@@ -78,27 +78,16 @@ class StoredImages:
     def hold(self, digest: str) -> Iterator[None]:
         """Raises ImageError if the image is not here."""
         path = self._path(digest)
-        descriptor = try_lock(path, shared=True)
-        if descriptor is None:
-            raise ImageError(f"The image {digest} is not on this worker any more.")
-        try:
+        with borrow(path) as exists:
+            if not exists:
+                raise ImageError(f"The image {digest} is not on this worker any more.")
             with contextlib.suppress(OSError):
                 os.utime(path / _DESCRIPTION)
             yield
-        finally:
-            os.close(descriptor)
 
     def take(self, digest: str, target: Path) -> bool:
         """Move the image to `target` for removal; False if it is in use or gone."""
-        path = self._path(digest)
-        descriptor = try_lock(path)
-        if descriptor is None:
-            return False
-        try:
-            path.rename(target)
-        finally:
-            os.close(descriptor)
-        return True
+        return take(self._path(digest), target)
 
     def list(self) -> list[CachedItem]:
         """Blocking."""
