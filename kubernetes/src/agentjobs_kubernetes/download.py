@@ -14,9 +14,9 @@ import msgspec
 
 import agentjobs_kubernetes
 import agentjobs_runtime
-from agentjobs_kubernetes.apply_changes import CPU_SECONDS, ChangesRequest
+from agentjobs_kubernetes.apply_changes import CPU_SECONDS, ChangesRequest, ChangesResponse
 from agentjobs_runtime.git.child import GitChild
-from agentjobs_runtime.git.process import stop_git
+from agentjobs_runtime.git.process import start_child, stop_git
 from agentjobs_runtime.sandboxes.limits import FILE_BYTES, Limits
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
 from agentjobs_worker.sandbox.protocol import SandboxError, UnusableResult
@@ -26,7 +26,6 @@ _PROGRAM = (
     "import os, sys; sys.path += sys.argv[1].split(os.pathsep);"
     " from agentjobs_kubernetes.apply_changes import main; main()"
 )
-_BUFFER_BYTES = 256 * 1024
 
 
 class ReadableStream(Protocol):
@@ -59,26 +58,17 @@ class Received:
     exceeded: str | None = None
 
 
-class _Response(msgspec.Struct, frozen=True):
-    """The response of `apply_changes`."""
-
-    entries: int = 0
-    used_bytes: int = 0
-    is_too_large: bool = False
-    refused: str = ""
-    error: str = ""
-    error_number: int = 0
-
-
 async def download_changes(
     changes: ReadableStream,
     target: Path,
     limits: TransferLimits,
     *,
+    start: bytes = b"",
     lower: Path | None = None,
 ) -> Received:
     """Delete from the directory what the pod has deleted, and apply its other changes.
 
+    `start` was read from the stream already.
     If `target` is a layer over `lower`, what was deleted of that is remembered beside `target`.
     Another call with the same changes is harmless. Raises UnusableResult, SandboxError, and what
     the stream raises.
@@ -86,7 +76,7 @@ async def download_changes(
     process = await _start(_request(target, lower, limits))
     try:
         assert process.stdin is not None
-        response = await _response(process, _feed(changes, process.stdin))
+        response = await _response(process, _feed(start, changes, process.stdin))
     finally:
         await stop_git(process)
     return _received(response, target, limits)
@@ -114,28 +104,25 @@ async def _start(request: str) -> GitChild:
     packages = (agentjobs_kubernetes, agentjobs_runtime)
     directories = os.pathsep.join(str(Path(package.__path__[0]).parent) for package in packages)
     python = (sys.executable, "-I", "-S", "-X", "utf8")
-    return await GitChild.start(
-        [*python, "-c", _PROGRAM, directories, request],
-        cwd="/",
-        environment={"LC_ALL": "C.UTF-8"},
-        stdin=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        buffer_bytes=_BUFFER_BYTES,
+    return await start_child(
+        [*python, "-c", _PROGRAM, directories, request], environment={"LC_ALL": "C.UTF-8"}
     )
 
 
-async def _feed(changes: ReadableStream, to: asyncio.StreamWriter) -> None:
+async def _feed(start: bytes, changes: ReadableStream, to: asyncio.StreamWriter) -> None:
     """When the process ends early, the rest is not read."""
-    while data := await changes.read():
+    data = start or await changes.read()
+    while data:
         try:
             to.write(data)
             await to.drain()
         except (BrokenPipeError, ConnectionResetError):
             return
+        data = await changes.read()
     to.close()
 
 
-async def _response(process: GitChild, feed: Coroutine[Any, Any, None]) -> _Response:
+async def _response(process: GitChild, feed: Coroutine[Any, Any, None]) -> ChangesResponse:
     """The process may end before everything was sent, and the stream may fail before it ends."""
     feeding = asyncio.create_task(feed)
     reading = asyncio.create_task(_read(process))
@@ -155,7 +142,7 @@ async def _response(process: GitChild, feed: Coroutine[Any, Any, None]) -> _Resp
         raise SandboxError(
             f"the process that receives the agent's files ended with {exit_code}: {errors[-500:]}"
         )
-    return msgspec.json.decode(output, type=_Response)
+    return msgspec.json.decode(output, type=ChangesResponse)
 
 
 async def _read(process: GitChild) -> tuple[bytes, str]:
@@ -165,12 +152,12 @@ async def _read(process: GitChild) -> tuple[bytes, str]:
     return response, errors.decode("utf-8", "replace").strip()
 
 
-def _received(response: _Response, target: Path, limits: TransferLimits) -> Received:
-    if response.refused:
-        raise UnusableResult(response.refused)
-    if response.error:
-        cause = OSError(response.error_number, response.error)
-        raise SandboxError(f"{response.error}: {target}") from cause
-    if response.is_too_large:
+def _received(response: ChangesResponse, target: Path, limits: TransferLimits) -> Received:
+    if "refused" in response:
+        raise UnusableResult(response["refused"])
+    if "error" in response:
+        cause = OSError(response["error_number"], response["error"])
+        raise SandboxError(f"{response['error']}: {target}") from cause
+    if "is_too_large" in response:
         return Received(exceeded=limits.text)
-    return Received(entries=response.entries, used_bytes=response.used_bytes)
+    return Received(entries=response["entries"], used_bytes=response["used_bytes"])

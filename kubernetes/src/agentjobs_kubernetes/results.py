@@ -48,18 +48,6 @@ def _open(
     return supervisor.open("download", path=path, max_file_bytes=max_file_bytes)
 
 
-class _StartedStream:
-    """A stream whose start was read already."""
-
-    def __init__(self, stream: Stream, start: bytes) -> None:
-        self._stream = stream
-        self._start = start
-
-    async def read(self) -> bytes:
-        start, self._start = self._start, b""
-        return start or await self._stream.read()
-
-
 async def _receive(
     stream: Stream, download: TaskDownload, task: SandboxTask, received_bytes: int
 ) -> Received:
@@ -71,7 +59,7 @@ async def _receive(
             if not start:
                 return Received()
             return await download_changes(
-                _StartedStream(stream, start), download.target, limits, lower=download.lower
+                stream, download.target, limits, start=start, lower=download.lower
             )
     except TimeoutError:
         raise UnusableResult(f"it did not arrive within {TIMEOUT_SECONDS} seconds") from None

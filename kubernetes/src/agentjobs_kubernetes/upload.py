@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from agentjobs_runtime.git.child import GitChild
-from agentjobs_runtime.git.process import stop_git
+from agentjobs_runtime.git.process import start_child, stop_git
 from agentjobs_runtime.safe_text import ellipsize, single_line
 from agentjobs_worker.sandbox.protocol import SandboxError
 
@@ -30,13 +29,10 @@ async def upload_tree(stream: WritableStream, source: Path) -> None:
         os.close(os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as error:
         raise SandboxError(f"{error.strerror}: {source}") from error
-    tar = await GitChild.start(
+    tar = await start_child(
         [*_TAR, "-C", str(source), "."],
-        cwd="/",
         environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
         stdin=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
-        buffer_bytes=CHUNK_BYTES,
     )
     assert tar.stdout is not None
     assert tar.stderr is not None

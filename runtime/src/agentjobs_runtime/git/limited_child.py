@@ -4,11 +4,9 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from agentjobs_runtime.git.child import GitChild
 from agentjobs_runtime.git.limits import lower_priority
-from agentjobs_runtime.git.process import stop_git
+from agentjobs_runtime.git.process import start_child, stop_git
 
-_BUFFER_BYTES = 64 * 1024
 _STDERR_BYTES = 4 * 1024
 
 
@@ -16,13 +14,8 @@ async def run_child(
     command: Sequence[str], request: bytes, timeout_seconds: float | None = None
 ) -> tuple[int, bytes, str]:
     """The exit code, the response on stdout, and the end of stderr. Raises TimeoutError."""
-    child = await GitChild.start(
-        command,
-        cwd="/",
-        environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"},
-        stdin=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        buffer_bytes=_BUFFER_BYTES,
+    child = await start_child(
+        command, environment={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
     )
     lower_priority(child.pid)
     try:

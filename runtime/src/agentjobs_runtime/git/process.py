@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
@@ -132,11 +132,29 @@ async def open_git(
     variables = git_environment(**options)
     if shutil.which("git", path=variables["PATH"]) is None:
         raise GitError(arguments, 127, "fatal: git is not installed (apt-get install git)")
+    return await start_child(
+        limit_resources("git", *arguments, cpu_seconds=cpu_seconds),
+        cwd=cwd or "/",
+        environment=variables,
+        stdin=stdin,
+        stderr=stderr,
+    )
+
+
+async def start_child(
+    command: Sequence[str],
+    *,
+    cwd: Path | str = "/",
+    environment: Mapping[str, str],
+    stdin: int = asyncio.subprocess.PIPE,
+    stderr: int = asyncio.subprocess.PIPE,
+) -> GitChild:
+    """Start a program as `open_git` starts git; the caller must call `stop_git`."""
     starting = asyncio.ensure_future(
         GitChild.start(
-            limit_resources("git", *arguments, cpu_seconds=cpu_seconds),
-            cwd=cwd or "/",
-            environment=variables,
+            command,
+            cwd=cwd,
+            environment=environment,
             stdin=stdin,
             stderr=stderr,
             buffer_bytes=STREAM_BUFFER_BYTES,
