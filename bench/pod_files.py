@@ -6,6 +6,7 @@ one directory of this machine to another. Needs a cluster, which AGENTJOBS_TEST_
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import os
 import random
@@ -25,6 +26,7 @@ from agentjobs_kubernetes.cluster_settings import ClusterSettings
 from agentjobs_kubernetes.connection import Supervisor, connect
 from agentjobs_kubernetes.credentials import new_credentials
 from agentjobs_kubernetes.download import TransferLimits, download_changes
+from agentjobs_kubernetes.idle_task import idle_task
 from agentjobs_kubernetes.pods import PodRequest, pod_name
 from agentjobs_kubernetes.stream import ConnectionLost
 from agentjobs_kubernetes.upload import upload_tree
@@ -123,7 +125,7 @@ async def _pod(cluster: Cluster) -> AsyncIterator[tuple[str, Supervisor]]:
     request = PodRequest(
         name=pod_name("bench"),
         supervisor=credentials.supervisor_variable(600, ["/workspace"]),
-        timeout_seconds=3600,
+        task=dataclasses.replace(idle_task("bench", 3600), limits=Limits()),
     )
     name = await cluster.create_pod(request)
     try:

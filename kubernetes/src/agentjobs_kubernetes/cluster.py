@@ -93,9 +93,10 @@ class Cluster:
         self._created_pods.add(request.name)
         try:
             pod = await self._create(manifest, "create a pod", on_waiting)
-            if request.image and request.image.registry_auth:
+            image = request.task.image
+            if image and image.registry_auth:
                 # In time: the image is fetched after the supervisor was copied from ours.
-                secret = _pull_secret(pod, request.image.registry_auth)
+                secret = _pull_secret(pod, image.registry_auth)
                 await self._create(secret, "create a pull secret", on_waiting)
         except BaseException:
             # The answer to a request that created it may be lost.

@@ -9,7 +9,7 @@ import contextlib
 import ipaddress
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from agentjobs_kubernetes.messages import (
     decode_result,
 )
 from agentjobs_kubernetes.port_connection import PortConnection
+from agentjobs_kubernetes.run_output import RunOutput
 from agentjobs_kubernetes.stream import ConnectionLost, RequestFailed, Stream
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
 
@@ -54,18 +55,6 @@ _MAX_DIALING = 8
 Result = TypeVar("Result")
 
 
-class Output(Protocol):
-    """Receives the agent's output. `offset` counts what it has received.
-
-    `may_skip`: an earlier worker has what comes before the first output.
-    """
-
-    offset: int
-    may_skip: bool
-
-    def receive(self, data: bytes) -> None: ...
-
-
 # What serves a connection of the agent to this address; None if it has no such port.
 OnPort = Callable[[tuple[str, int]], asyncio.BaseProtocol | None]
 
@@ -73,7 +62,7 @@ OnPort = Callable[[tuple[str, int]], asyncio.BaseProtocol | None]
 async def connect(
     address: str,
     credentials: Credentials,
-    output: Output,
+    output: RunOutput,
     on_port: OnPort,
     silence_seconds: float,
 ) -> "Supervisor":
@@ -107,7 +96,7 @@ class Supervisor:
         endpoint: Endpoint,
         stream: Stream,
         hello: Hello,
-        output: Output,
+        output: RunOutput,
         on_port: OnPort,
         silence_seconds: float,
     ) -> None:

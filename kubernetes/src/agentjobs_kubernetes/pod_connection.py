@@ -3,9 +3,10 @@
 import asyncio
 import logging
 
-from agentjobs_kubernetes.connection import OnPort, Output, Supervisor, connect
+from agentjobs_kubernetes.connection import OnPort, Supervisor, connect
 from agentjobs_kubernetes.credentials import Credentials
 from agentjobs_kubernetes.followed_pod import FollowedPod
+from agentjobs_kubernetes.run_output import RunOutput
 from agentjobs_kubernetes.stream import ConnectionLost
 
 RETRY_SECONDS = 0.05
@@ -30,7 +31,7 @@ class PodConnection:
         self,
         pod: FollowedPod,
         credentials: Credentials,
-        output: Output,
+        output: RunOutput,
         on_port: OnPort,
         *,
         pending_seconds: float,

@@ -16,7 +16,7 @@ from agentjobs_kubernetes.idle_task import idle_task
 from agentjobs_kubernetes.layer_cache import LayerCache
 from agentjobs_kubernetes.orphans import delete_superseded
 from agentjobs_kubernetes.pod_connection import PodConnection
-from agentjobs_kubernetes.pods import CachedLayer, PodRequest
+from agentjobs_kubernetes.pods import CachedLayer, PodRequest, pod_name
 from agentjobs_kubernetes.run_output import RunOutput
 from agentjobs_kubernetes.runs import RunRecords, StoredRun
 from agentjobs_kubernetes.supervised_run import UPLOAD_SECONDS, SupervisedRun
@@ -190,7 +190,13 @@ class PodRuns:
         on_disk += [layer.inside for layer in task.layers if layer.inside == directories.HOME]
         paths = [str(path) for path in on_disk]
         variable = credentials.supervisor_variable(self._settings.orphan_seconds, paths)
-        return PodRequest.for_task(task, variable, cached, writes_cache=writes_cache)
+        return PodRequest(
+            name=pod_name(task.owner.step if task.owner else ""),
+            supervisor=variable,
+            task=task,
+            cached=cached,
+            writes_cache=writes_cache,
+        )
 
     def _connection(
         self,

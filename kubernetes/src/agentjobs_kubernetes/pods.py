@@ -19,8 +19,7 @@ from agentjobs_kubernetes.credentials import SUPERVISOR_PORT
 from agentjobs_kubernetes.labels import pod_annotations, pod_labels
 from agentjobs_runtime.sandboxes import directories
 from agentjobs_runtime.sandboxes.limits import GIB, KIB, Limits
-from agentjobs_runtime.sandboxes.placement import Placement
-from agentjobs_worker.sandbox.protocol import RootImage, RunOwner, SandboxError, SandboxTask
+from agentjobs_worker.sandbox.protocol import SandboxError, SandboxTask
 
 SUPERVISOR_PROGRAM = "/usr/local/bin/agentjobs-supervisor"
 SUPERVISOR_VARIABLE = "AGENTJOBS_SUPERVISOR"
@@ -67,43 +66,13 @@ class PodRequest:
 
     name: str
     supervisor: str = field(repr=False)
-    timeout_seconds: float
-    limits: Limits = field(default_factory=Limits)
-    owner: RunOwner | None = None
-    image: RootImage | None = None
-    placement: Placement = field(default_factory=Placement)
-    hosts: Mapping[str, str] = field(default_factory=dict)
-    # The home directory is a layer, which may be larger than memory.
-    has_home_on_disk: bool = False
+    task: SandboxTask
     # Unpacked before the supervisor starts, as far as the cache has them.
     cached: tuple[CachedLayer, ...] = ()
     # Only for a pod that runs no job's command.
     writes_cache: bool = False
     # None: as the cluster has decided for all.
     has_user_namespace: bool | None = None
-
-    @classmethod
-    def for_task(
-        cls,
-        task: SandboxTask,
-        supervisor: str,
-        cached: tuple[CachedLayer, ...] = (),
-        *,
-        writes_cache: bool = False,
-    ) -> "PodRequest":
-        return cls(
-            name=pod_name(task.owner.step if task.owner else ""),
-            supervisor=supervisor,
-            timeout_seconds=task.timeout_seconds,
-            limits=task.limits,
-            owner=task.owner,
-            image=task.image,
-            placement=task.placement,
-            hosts=task.hosts,
-            has_home_on_disk=any(layer.inside == directories.HOME for layer in task.layers),
-            cached=cached,
-            writes_cache=writes_cache,
-        )
 
     @property
     def supervisor_directory(self) -> str:
@@ -119,7 +88,12 @@ class PodRequest:
 
     @property
     def has_init_container(self) -> bool:
-        return self.image is not None or bool(self.cached)
+        return self.task.image is not None or bool(self.cached)
+
+    @property
+    def has_home_on_disk(self) -> bool:
+        """The home directory is a layer, which may be larger than memory."""
+        return any(layer.inside == directories.HOME for layer in self.task.layers)
 
 
 def pod_name(step: str) -> str:
@@ -139,8 +113,8 @@ def pod_manifest(
         metadata=ObjectMeta(
             name=request.name,
             namespace=settings.namespace,
-            labels=pod_labels(request.owner, settings.worker),
-            annotations={**pod_annotations(request.owner), **_NOT_MOVED},
+            labels=pod_labels(request.task.owner, settings.worker),
+            annotations={**pod_annotations(request.task.owner), **_NOT_MOVED},
         ),
         spec=core.PodSpec(
             containers=[_agent_container(request, settings)],
@@ -148,7 +122,7 @@ def pod_manifest(
                 [_init_container(request, settings)] if request.has_init_container else None
             ),
             volumes=volumes.pod_volumes(
-                request.limits,
+                request.task.limits,
                 has_home_on_disk=request.has_home_on_disk,
                 has_init_container=request.has_init_container,
                 claim=settings.cache_claim if request.cached or request.writes_cache else "",
@@ -159,7 +133,7 @@ def pod_manifest(
             restartPolicy="Never",
             terminationGracePeriodSeconds=1,
             activeDeadlineSeconds=math.ceil(
-                request.timeout_seconds + settings.pending_seconds + _DEADLINE_MARGIN_SECONDS
+                request.task.timeout_seconds + settings.pending_seconds + _DEADLINE_MARGIN_SECONDS
             ),
             securityContext=core.PodSecurityContext(
                 runAsNonRoot=True,
@@ -173,11 +147,11 @@ def pod_manifest(
             # Nothing of the cluster has a name inside. At least one server is required.
             dnsPolicy="None",
             dnsConfig=core.PodDNSConfig(nameservers=[_LOOPBACK]),
-            hostAliases=_host_aliases(request.hosts),
+            hostAliases=_host_aliases(request.task.hosts),
             imagePullSecrets=_pull_secrets(request, settings),
-            runtimeClassName=request.placement.runtime_class or None,
-            nodeSelector={"kubernetes.io/os": "linux", **request.placement.node_selector},
-            tolerations=_tolerations(request.placement.tolerations),
+            runtimeClassName=request.task.placement.runtime_class or None,
+            nodeSelector={"kubernetes.io/os": "linux", **request.task.placement.node_selector},
+            tolerations=_tolerations(request.task.placement.tolerations),
         ),
     )
 
@@ -187,13 +161,13 @@ def _pull_secrets(
 ) -> list[core.LocalObjectReference] | None:
     """Also with an environment's image: the supervisor is copied from the image of agents."""
     names = list(settings.image_pull_secrets)
-    if request.image and request.image.registry_auth:
+    if request.task.image and request.task.image.registry_auth:
         names.append(request.name)
     return [core.LocalObjectReference(name=name) for name in names] or None
 
 
 def _agent_container(request: PodRequest, settings: ClusterSettings) -> core.Container:
-    image = request.image
+    image = request.task.image
     return core.Container(
         name=AGENT_CONTAINER,
         image=image.reference if image else settings.image,
@@ -202,7 +176,7 @@ def _agent_container(request: PodRequest, settings: ClusterSettings) -> core.Con
         command=[request.copied_supervisor if request.has_init_container else SUPERVISOR_PROGRAM],
         env=[core.EnvVar(name=SUPERVISOR_VARIABLE, value=request.supervisor)],
         ports=[core.ContainerPort(containerPort=SUPERVISOR_PORT)],
-        resources=_resources(request.limits),
+        resources=_resources(request.task.limits),
         securityContext=_security_context(),
         terminationMessagePolicy="FallbackToLogsOnError",
         volumeMounts=volumes.agent_mounts(
@@ -221,13 +195,13 @@ def _init_container(request: PodRequest, settings: ClusterSettings) -> core.Cont
     memory = {"memory": str(_SUPERVISOR_MEMORY)}
     layers = msgspec.json.encode(request.cached).decode()
     return core.Container(
-        name=SUPERVISOR_CONTAINER if request.image else CACHE_CONTAINER,
+        name=SUPERVISOR_CONTAINER if request.task.image else CACHE_CONTAINER,
         image=settings.image,
         imagePullPolicy=settings.image_pull_policy,
         command=[SUPERVISOR_PROGRAM, "copy", request.copied_supervisor],
         env=[core.EnvVar(name=LAYERS_VARIABLE, value=layers)] if request.cached else None,
         resources=(
-            _resources(request.limits)
+            _resources(request.task.limits)
             if request.cached
             else core.ResourceRequirements(
                 requests={**memory, "cpu": _UNLIMITED_CPU_REQUEST}, limits=memory

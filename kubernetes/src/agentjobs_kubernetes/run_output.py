@@ -7,7 +7,11 @@ from agentjobs_worker.sandbox.protocol import OnOutput
 
 
 class RunOutput:
-    """`failed` is done when the caller's callback raised; nothing is passed on after that."""
+    """`failed` is done when the caller's callback raised; nothing is passed on after that.
+
+    `offset` counts what was received. `may_skip`: an earlier worker has what comes before the first
+    output.
+    """
 
     def __init__(self, on_output: OnOutput, *, may_skip: bool = False) -> None:
         self.offset = 0

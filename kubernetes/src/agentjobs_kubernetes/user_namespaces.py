@@ -7,13 +7,12 @@ import logging
 from lightkube.resources.core_v1 import Pod
 
 from agentjobs_kubernetes.cluster import Cluster
+from agentjobs_kubernetes.idle_task import idle_task
 from agentjobs_kubernetes.pods import PodRequest, pod_name
-from agentjobs_runtime.sandboxes.limits import Limits
 
 # Where it works, namespaces are there within a second of the pod's placement.
 _MAX_SECONDS = 10.0
 _MAX_PLACEMENT_SECONDS = 30.0
-_SMALL = Limits(memory_bytes=32 * 1024**2, workspace_bytes=1024**2, scratch_bytes=1024**2)
 
 _log = logging.getLogger(__name__)
 
@@ -37,8 +36,7 @@ async def _try_pod(cluster: Cluster) -> bool:
         name=pod_name("user-namespaces"),
         # The program may fail: only its namespaces matter.
         supervisor="",
-        timeout_seconds=60,
-        limits=_SMALL,
+        task=idle_task("", 60),
         has_user_namespace=True,
     )
     try:

@@ -13,6 +13,7 @@ from agentjobs_kubernetes import user_namespaces
 from agentjobs_kubernetes.cluster import Cluster
 from agentjobs_kubernetes.cluster_settings import ClusterSettings
 from agentjobs_kubernetes.credentials import new_credentials
+from agentjobs_kubernetes.idle_task import idle_task
 from agentjobs_kubernetes.labels import JOB
 from agentjobs_kubernetes.network_policy import POLICY_NAME, ensure_network_policy
 from agentjobs_kubernetes.orphans import delete_orphans, delete_superseded
@@ -75,8 +76,10 @@ async def worker(settings: ClusterSettings) -> AsyncIterator[Cluster]:
 def request(**changes: Any) -> PodRequest:
     supervisor = new_credentials().supervisor_variable(60, ())
     owner = RunOwner(organization_id="org_1", step="agent", job_id="job_1", fence=1)
-    values = {"timeout_seconds": 60, "limits": SMALL, "owner": owner} | changes
-    return PodRequest(name=pod_name("agent"), supervisor=supervisor, **values)
+    task = dataclasses.replace(
+        idle_task("agent", 60), **{"limits": SMALL, "owner": owner} | changes
+    )
+    return PodRequest(name=pod_name("agent"), supervisor=supervisor, task=task)
 
 
 async def follow(cluster: Cluster, name: str, condition: Callable[[PodState], object]) -> PodState:

@@ -1,5 +1,6 @@
 """The pod of a command: its rights, its limits, its volumes and its names."""
 
+import dataclasses
 import json
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -25,9 +26,24 @@ def settings(**changes: Any) -> ClusterSettings:
     return ClusterSettings(worker="w1", image="localhost/agent:1", **changes)
 
 
-def request(**changes: Any) -> PodRequest:
-    values: dict[str, Any] = {"name": "p", "supervisor": "{}", "timeout_seconds": 60} | changes
-    return PodRequest(**values)
+TASK = SandboxTask(
+    argv=("true",),
+    environment={},
+    workspace=Path("/w"),
+    run_dir=Path("/r"),
+    timeout_seconds=60,
+    slot=0,
+)
+HOME_LAYER = Layer(inside=PurePosixPath("/home/agent"), lower=Path("/l"), upper=Path("/u"))
+
+
+def request(
+    cached: tuple[CachedLayer, ...] = (), *, writes_cache: bool = False, **changes: Any
+) -> PodRequest:
+    task = dataclasses.replace(TASK, **changes)
+    return PodRequest(
+        name="p", supervisor="{}", task=task, cached=cached, writes_cache=writes_cache
+    )
 
 
 def spec_of(pod: PodRequest, has_user_namespace: bool = False, **changes: Any) -> dict[str, Any]:
@@ -120,16 +136,8 @@ def test_an_image_of_the_task_gets_the_supervisor_from_ours() -> None:
 
 
 def test_an_image_cannot_know_where_its_supervisor_will_be() -> None:
-    task = SandboxTask(
-        argv=("true",),
-        environment={},
-        workspace=Path("/w"),
-        run_dir=Path("/r"),
-        timeout_seconds=1,
-        slot=0,
-        image=IMAGE,
-    )
-    specs = [spec_of(PodRequest.for_task(task, "{}")) for _ in range(2)]
+    names = [pod_name("agent") for _ in range(2)]
+    specs = [spec_of(dataclasses.replace(request(image=IMAGE), name=name)) for name in names]
     commands = {spec["containers"][0]["command"][0] for spec in specs}
     assert len(commands) == 2
 
@@ -149,18 +157,8 @@ def test_secrets_of_our_image_come_before_that_of_the_task() -> None:
 
 
 def test_a_layer_for_the_home_directory_is_on_disk() -> None:
-    layer = Layer(inside=PurePosixPath("/home/agent"), lower=Path("/l"), upper=Path("/u"))
-    task = SandboxTask(
-        argv=("true",),
-        environment={},
-        workspace=Path("/w"),
-        run_dir=Path("/r"),
-        timeout_seconds=60,
-        slot=0,
-        layers=(layer,),
-        owner=OWNER,
-    )
-    volumes = {each["name"]: each for each in spec_of(PodRequest.for_task(task, "{}"))["volumes"]}
+    pod = request(layers=(HOME_LAYER,), owner=OWNER)
+    volumes = {each["name"]: each for each in spec_of(pod)["volumes"]}
     assert "medium" not in volumes["home"]["emptyDir"]
     assert volumes["tmp"]["emptyDir"]["medium"] == "Memory"
 
@@ -191,7 +189,7 @@ def mounts_of(container: dict[str, Any]) -> dict[str, bool]:
 @pytest.mark.parametrize("image", [None, IMAGE])
 def test_no_container_that_runs_an_agent_sees_the_cache(image: RootImage | None) -> None:
     layer = CachedLayer("/home/agent", "0" * 64, 5)
-    pod = request(image=image, cached=(layer,), has_home_on_disk=True, owner=OWNER)
+    pod = request((layer,), image=image, layers=(HOME_LAYER,), owner=OWNER)
     spec = spec_of(pod, cache_claim="agents-cache")
     volume = {"name": "cache", "persistentVolumeClaim": {"claimName": "agents-cache"}}
     assert spec["volumes"][-1] == volume
