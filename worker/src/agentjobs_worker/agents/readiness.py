@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Sequence
 
 import msgspec
@@ -22,8 +21,6 @@ from agentjobs_worker.sandbox import mounts
 from agentjobs_worker.sandbox.factory import open_trial_pods
 
 VERSION_TIMEOUT_SECONDS = 10
-# Retried after a while, because the machine may have been too busy.
-FAILURE_CACHE_SECONDS = 60
 
 # Bounded, because `int` refuses thousands of digits.
 _VERSION = re.compile(r"(?<!\d)\d{1,18}(?:\.\d{1,18})+(?!\d)")
@@ -120,21 +117,20 @@ class Versions:
     """
 
     def __init__(self) -> None:
-        self._cache: dict[tuple[str, int], tuple[str | None, float]] = {}
+        self._cache: dict[tuple[str, int], str] = {}
 
     async def find(self, preset: Preset, installation: Installation) -> str | None:
         """None if the program does not report it. Raises OSError if it cannot be run."""
         key = (str(installation.path), installation.path.stat().st_mtime_ns)
-        cached = self._cache.get(key)
-        if cached is not None and (
-            cached[0] or time.monotonic() - cached[1] < FAILURE_CACHE_SECONDS
-        ):
-            return cached[0]
-        version = await asyncio.to_thread(
-            _run_version_command, _version_command(preset, installation), preset
-        )
-        self._cache[key] = (version, time.monotonic())
-        return version
+        if key not in self._cache:
+            version = await asyncio.to_thread(
+                _run_version_command, _version_command(preset, installation), preset
+            )
+            # The machine may have been too busy: a failure is not kept.
+            if version is None:
+                return None
+            self._cache[key] = version
+        return self._cache[key]
 
 
 def is_older(version: str, minimum: str) -> bool:
