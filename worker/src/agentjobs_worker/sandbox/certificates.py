@@ -2,12 +2,11 @@
 
 import dataclasses
 import errno
-import os
 import ssl
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentjobs_runtime.private_files import replace_private_file
 from agentjobs_worker.sandbox.protocol import SandboxTask
 
 BUNDLE_FILE = "certificates.pem"
@@ -34,7 +33,9 @@ def create_bundle(
     operator_certificates = ca_file.read_bytes()
     system = _first_file(known_system_files() if system_files is None else system_files)
     bundle = directory / BUNDLE_FILE
-    _replace(bundle, system.read_bytes().rstrip() + b"\n" + operator_certificates)
+    # Atomically, because running agents have the file open or mounted.
+    replace_private_file(bundle, system.read_bytes().rstrip() + b"\n" + operator_certificates)
+    bundle.chmod(0o644)
     return bundle
 
 
@@ -62,17 +63,3 @@ def _first_file(files: Sequence[Path]) -> Path:
         "the system's certificates are in none of the known places "
         f"({', '.join(map(str, files))}): install the package ca-certificates",
     )
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Atomically, because running agents have the file open or mounted."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -4,9 +4,9 @@ Runs a trial and changes nothing.
 """
 
 import asyncio
-import contextlib
 import os
 import shutil
+import subprocess
 
 from agentjobs_runtime.sandboxes.slots import build_slots
 from agentjobs_runtime.settings import Settings
@@ -118,18 +118,16 @@ async def _version() -> str:
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return ""
-    process = await asyncio.create_subprocess_exec(
-        *(bwrap, "--version"),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
     try:
-        async with asyncio.timeout(_VERSION_SECONDS):
-            output, _ = await process.communicate()
-    except TimeoutError:
+        reported = await asyncio.to_thread(
+            subprocess.run,
+            (bwrap, "--version"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_VERSION_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
         return ""
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-    return output.decode(errors="replace").split("\n")[0].removeprefix("bubblewrap").strip()
+    output = reported.stdout.decode(errors="replace")
+    return output.split("\n")[0].removeprefix("bubblewrap").strip()
