@@ -107,14 +107,7 @@ class SandboxPorts:
 
 class _Listener:
     def __init__(self) -> None:
-        self._socket, other = socket.socketpair()
-        self._socket.setblocking(False)
-        with other:
-            try:
-                self._process = _start(other)
-            except OSError:
-                self._socket.close()
-                raise
+        self._socket, self._process = start_helper(_PROGRAM)
 
     async def open(self, init_pid: int, ports: Sequence[int]) -> list[socket.socket]:
         namespace = open_network(init_pid)
@@ -170,16 +163,27 @@ def open_network(pid: int) -> int:
     return os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _start(stdin: socket.socket) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", _PROGRAM],
-        stdin=stdin.fileno(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    )
+def start_helper(
+    *arguments: str, kind: socket.SocketKind = socket.SOCK_STREAM
+) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """A Python of its own, which has the other end of the socket as stdin. Raises OSError."""
+    own, other = socket.socketpair(socket.AF_UNIX, kind)
+    own.setblocking(False)
+    with other:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", *arguments],
+                stdin=other.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError:
+            own.close()
+            raise
+    return own, process
 
 
 def _set(replied: asyncio.Future[None]) -> None:

@@ -5,14 +5,12 @@ import contextlib
 import functools
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import agentjobs_worker
 from agentjobs_runtime.sandboxes.directories import REPORT_DIRECTORY
 from agentjobs_worker.sandbox.port_relay import ENTERED, PORTS_REQUEST, SAME_USER
-from agentjobs_worker.sandbox.ports import open_network
+from agentjobs_worker.sandbox.ports import open_network, start_helper
 from agentjobs_worker.sandbox.protocol import SandboxPort
 
 REPLY_TIMEOUT_SECONDS = 30
@@ -44,14 +42,10 @@ class RelayProcess:
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control.setblocking(False)
-        with other:
-            try:
-                self._process = _start(other)
-            except OSError:
-                self._control.close()
-                raise
+        packages = str(Path(agentjobs_worker.__file__).parent.parent)
+        self._control, self._process = start_helper(
+            "-c", _PROGRAM, packages, kind=socket.SOCK_SEQPACKET
+        )
 
     async def enter(self, network: int, uid: int | None) -> None:
         """Enter the network of the service and run as this user, if given. Raises OSError."""
@@ -94,16 +88,3 @@ class RelayProcess:
         if not reply:
             raise OSError("the port relay ended")
         return reply
-
-
-def _start(stdin: socket.socket) -> subprocess.Popen[bytes]:
-    packages = Path(agentjobs_worker.__file__).parent.parent
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _PROGRAM, str(packages)],
-        stdin=stdin.fileno(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    )
