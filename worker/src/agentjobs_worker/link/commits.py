@@ -5,8 +5,3 @@ replaces them.
 """
 
 from agentjobs.inventory.commit_summary import CommitSummary, CommitSummaryCache
-
-__all__ = [
-    "CommitSummary",
-    "CommitSummaryCache",
-]

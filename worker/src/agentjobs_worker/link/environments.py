@@ -9,14 +9,3 @@ from agentjobs.environments.access import load_setup_access
 from agentjobs.environments.builds import TOPIC
 from agentjobs.environments.request import RequestedEnvironment, load_request
 from agentjobs.environments.secrets import open_proxy_secrets, open_registry_credentials
-
-__all__ = [
-    "TOPIC",
-    "RequestedEnvironment",
-    "build_queries",
-    "builds",
-    "load_request",
-    "load_setup_access",
-    "open_proxy_secrets",
-    "open_registry_credentials",
-]

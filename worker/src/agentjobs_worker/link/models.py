@@ -8,5 +8,3 @@ from agentjobs.gateway.gateway import TOKEN_PREFIX, Gateway
 from agentjobs.gateway.ledger import Account, Ledger
 from agentjobs.gateway.prices import Prices
 from agentjobs.organizations.secrets import open_secret
-
-__all__ = ["TOKEN_PREFIX", "Account", "Gateway", "Ledger", "Prices", "open_secret"]

@@ -15,20 +15,3 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.deleted_repos_loop import DeletedReposLoop, RepoCache
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.rescue_loop import rescue_loop
-
-__all__ = [
-    "Claimer",
-    "DeletedReposLoop",
-    "JobsContext",
-    "RepoCache",
-    "cancel_requests",
-    "finish_job",
-    "fleet_size_loop",
-    "hold_jobs",
-    "is_worker_alive",
-    "leases",
-    "program_version",
-    "rescue_loop",
-    "start_job",
-    "was_held_for",
-]

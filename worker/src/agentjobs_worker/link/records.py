@@ -14,14 +14,3 @@ from agentjobs.jobs.results.run_records import (
     usage_writer,
 )
 from agentjobs.jobs.steps.model_calls import model_step
-
-__all__ = [
-    "LogWriter",
-    "model_step",
-    "record_environment",
-    "record_verification",
-    "remove_results",
-    "store_artifacts",
-    "store_diff",
-    "usage_writer",
-]

@@ -7,12 +7,3 @@ replaces them.
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
 from agentjobs.store.leases import ClaimLost, retry_within_lease
 from agentjobs.store.opening import open_unchecked
-
-__all__ = [
-    "ClaimLost",
-    "Database",
-    "StoreError",
-    "StoreUnavailable",
-    "open_unchecked",
-    "retry_within_lease",
-]
