@@ -1,22 +1,18 @@
 """Checks of `agentjobs doctor` on the data directory: access to it, and free space."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agentjobs.cli.doctor.finding import Finding
 from agentjobs_runtime.free_space import MIB, free_bytes
-
-if TYPE_CHECKING:
-    from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.file_access import find_access_problem, find_other_owner
 
 _GIB = 1024**3
 # Below so many times the floor, the disk will soon be full.
 _WARNING_FACTOR = 2
 
 
-def check_data_directory(settings: "Settings") -> list[Finding]:
-    from agentjobs_runtime.settings.file_access import find_access_problem, find_other_owner
-
+def check_data_directory(settings: Settings) -> list[Finding]:
     path = settings.data_path
     if (problem := find_access_problem(path)) is not None:
         return [Finding("data", "problem", problem)]
@@ -26,7 +22,7 @@ def check_data_directory(settings: "Settings") -> list[Finding]:
     return []
 
 
-def check_disk(settings: "Settings") -> list[Finding]:
+def check_disk(settings: Settings) -> list[Finding]:
     directories = [settings.data_path]
     if settings.repositories_dir:
         directories.append(settings.repositories_path)

@@ -1,26 +1,28 @@
 """Checks of `agentjobs doctor` on the programs and settings of this machine."""
 
-from typing import TYPE_CHECKING
-
+from agentjobs.app.settings_checks import FEATURE_CHECKS
 from agentjobs.cli.doctor.finding import Finding
-
-if TYPE_CHECKING:
-    from agentjobs.workers.machine import SandboxDescription
-    from agentjobs_runtime.settings import Settings
+from agentjobs.workers.agents import build_catalog
+from agentjobs.workers.machine import (
+    TOOLS,
+    SandboxDescription,
+    check_installed,
+    describe_sandbox,
+    missing_tools,
+)
+from agentjobs_runtime.git import version
+from agentjobs_runtime.outbound.guard.sessions import load_tls_context
+from agentjobs_runtime.settings import Settings, SettingsError
 
 
 async def check_git() -> list[Finding]:
-    from agentjobs_runtime.git import version
-
     try:
         return [Finding("git", "ok", f"git {await version.check_git()}")]
     except version.UnsuitableGit as error:
         return [Finding("git", "problem", str(error))]
 
 
-async def check_sandbox_and_agents(settings: "Settings") -> list[Finding]:
-    from agentjobs.workers.machine import describe_sandbox
-
+async def check_sandbox_and_agents(settings: Settings) -> list[Finding]:
     description = await describe_sandbox(settings)
     findings = _describe(settings, description)
     if settings.uses_kubernetes and not description.runs_as:
@@ -29,7 +31,7 @@ async def check_sandbox_and_agents(settings: "Settings") -> list[Finding]:
     return findings + await _check_agents(settings)
 
 
-def _describe(settings: "Settings", description: "SandboxDescription") -> list[Finding]:
+def _describe(settings: Settings, description: SandboxDescription) -> list[Finding]:
     findings = [Finding("sandbox", "ok", f"{description.kind} {description.version}".strip())]
     findings += [
         Finding("sandbox", "ok", f"{what} {text}".strip())
@@ -50,19 +52,13 @@ def _describe(settings: "Settings", description: "SandboxDescription") -> list[F
 
 
 def _check_image_tools() -> Finding:
-    from agentjobs.workers.machine import TOOLS, missing_tools
-
     if (reason := missing_tools()) is not None:
         return Finding("images", "note", f"environments cannot have an image: {reason}")
     return Finding("images", "ok", f"images are pulled and unpacked by {' and '.join(TOOLS)}")
 
 
-def check_network_settings(settings: "Settings") -> list[Finding]:
+def check_network_settings(settings: Settings) -> list[Finding]:
     """Settings that are otherwise read only when a worker starts."""
-    from agentjobs.app.settings_checks import FEATURE_CHECKS
-    from agentjobs_runtime.outbound.guard.sessions import load_tls_context
-    from agentjobs_runtime.settings import SettingsError
-
     certificates = ("network", lambda _: load_tls_context(settings.ca_file))
     findings: list[Finding] = []
     for subject, check in (*FEATURE_CHECKS, certificates):
@@ -77,10 +73,7 @@ def check_network_settings(settings: "Settings") -> list[Finding]:
     return findings
 
 
-async def _check_agents(settings: "Settings") -> list[Finding]:
-    from agentjobs.workers.agents import build_catalog
-    from agentjobs.workers.machine import check_installed
-
+async def _check_agents(settings: Settings) -> list[Finding]:
     findings: list[Finding] = []
     agents = build_catalog(settings).all()
     checked = await check_installed(settings, agents)

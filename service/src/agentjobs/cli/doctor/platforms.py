@@ -1,28 +1,35 @@
 """`agentjobs doctor`: checks the credentials of platform connections and trackers."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
+import aiohttp
+
+from agentjobs.app.outbound_setup import build_platforms, open_session, prepare_certificates
 from agentjobs.cli.doctor.finding import Finding
-
-if TYPE_CHECKING:
-    import aiohttp
-
-    from agentjobs.connections.adapters import Platforms
-    from agentjobs.organizations.sealing import SealingKeys
-    from agentjobs.platforms.connection import Connection
-    from agentjobs.store.database import Database
-    from agentjobs.tickets.rows import ConfiguredTracker
-    from agentjobs_runtime.settings import Settings
+from agentjobs.connections.adapters import Platforms
+from agentjobs.connections.commits import describe_commits
+from agentjobs.connections.connections import (
+    list_all_connections,
+    open_credential,
+    open_hook_secret,
+)
+from agentjobs.connections.signing import open_signing_key
+from agentjobs.organizations.organizations import list_organizations
+from agentjobs.organizations.sealing import DecryptionFailed, SealingKeys
+from agentjobs.platforms.connection import Connection
+from agentjobs.platforms.http.client import RetryBudget
+from agentjobs.platforms.protocol import PlatformError
+from agentjobs.store.database import Database
+from agentjobs.tickets.resolve import jira_tracker
+from agentjobs.tickets.rows import ConfiguredTracker
+from agentjobs.tickets.trackers import load_trackers, open_tracker
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings, SettingsError
 
 _RETRY_SECONDS = 10.0
 
 
-async def check_platforms(settings: "Settings", db: "Database") -> list[Finding]:
-    from agentjobs.connections.connections import list_all_connections
-    from agentjobs_runtime.problems import Problem
-    from agentjobs_runtime.settings import SettingsError
-
+async def check_platforms(settings: Settings, db: Database) -> list[Finding]:
     connections = await list_all_connections(db)
     trackers = await _list_jira_trackers(db)
     if not connections and not trackers:
@@ -40,14 +47,11 @@ async def check_platforms(settings: "Settings", db: "Database") -> list[Finding]
 
 
 async def _check_all(
-    settings: "Settings",
-    db: "Database",
-    connections: "list[Connection]",
-    trackers: "list[ConfiguredTracker]",
+    settings: Settings,
+    db: Database,
+    connections: list[Connection],
+    trackers: list[ConfiguredTracker],
 ) -> list[Finding]:
-    from agentjobs.app.outbound_setup import build_platforms, open_session, prepare_certificates
-    from agentjobs.organizations.sealing import SealingKeys
-
     keys = SealingKeys.load(settings)
     async with open_session(settings) as session:
         platforms = build_platforms(db, settings, session, prepare_certificates(settings))
@@ -61,20 +65,12 @@ async def _check_all(
 
 
 async def _check_platform(
-    settings: "Settings",
-    db: "Database",
-    keys: "SealingKeys",
-    platforms: "Platforms",
-    connection: "Connection",
+    settings: Settings,
+    db: Database,
+    keys: SealingKeys,
+    platforms: Platforms,
+    connection: Connection,
 ) -> Finding:
-    from agentjobs.connections.commits import describe_commits
-    from agentjobs.connections.connections import open_credential, open_hook_secret
-    from agentjobs.connections.signing import open_signing_key
-    from agentjobs.organizations.sealing import DecryptionFailed
-    from agentjobs.platforms.http.client import RetryBudget
-    from agentjobs.platforms.protocol import PlatformError
-    from agentjobs_runtime.problems import Problem
-
     name = f"{connection.name} at {connection.url}"
     try:
         # First, because an adapter's error does not say which key is missing.
@@ -95,29 +91,19 @@ async def _check_platform(
     return Finding("platforms", "ok", f"{name}: signed in as {account.login}. {commits}")
 
 
-async def _list_jira_trackers(db: "Database") -> "list[ConfiguredTracker]":
+async def _list_jira_trackers(db: Database) -> list[ConfiguredTracker]:
     """The Jira trackers of all organizations. Issue trackers use the connections."""
-    from agentjobs.organizations.organizations import list_organizations
-    from agentjobs.tickets.trackers import load_trackers
-
     owners = await list_organizations(db)
     trackers = [tracker for owner in owners for tracker in await load_trackers(db, owner.id)]
     return [tracker for tracker in trackers if tracker.kind == "jira"]
 
 
 async def _check_tracker(
-    db: "Database",
-    keys: "SealingKeys",
-    session: "aiohttp.ClientSession",
-    tracker: "ConfiguredTracker",
+    db: Database,
+    keys: SealingKeys,
+    session: aiohttp.ClientSession,
+    tracker: ConfiguredTracker,
 ) -> Finding:
-    from agentjobs.organizations.sealing import DecryptionFailed
-    from agentjobs.platforms.http.client import RetryBudget
-    from agentjobs.platforms.protocol import PlatformError
-    from agentjobs.tickets.resolve import jira_tracker
-    from agentjobs.tickets.trackers import open_tracker
-    from agentjobs_runtime.problems import Problem
-
     name = f"{tracker.name} at {tracker.url}"
     try:
         opened = await open_tracker(db, keys, tracker.id)

@@ -1,24 +1,22 @@
 """Checks of `agentjobs doctor` on the processes with an API, and whether all processes agree."""
 
 import socket
-from typing import TYPE_CHECKING
 
 from agentjobs.cli.doctor.finding import Finding, describe_age
+from agentjobs.fleet.processes import (
+    SILENT_MS,
+    ProcessInfo,
+    configuration_problems,
+    list_processes,
+    running_configurations,
+)
+from agentjobs.jobs.operations.workers import list_worker_views
+from agentjobs.store.database import Database
+from agentjobs_runtime.settings import Settings
+from agentjobs_runtime.settings.digest import configuration_digest, differing_settings
 
-if TYPE_CHECKING:
-    from agentjobs.fleet.processes import ProcessInfo
-    from agentjobs.store.database import Database
-    from agentjobs_runtime.settings import Settings
 
-
-async def check_processes(settings: "Settings", db: "Database") -> list[Finding]:
-    from agentjobs.fleet.processes import (
-        SILENT_MS,
-        configuration_problems,
-        list_processes,
-        running_configurations,
-    )
-
+async def check_processes(settings: Settings, db: Database) -> list[Finding]:
     processes, now = await list_processes(db), await db.clock_ms()
     alive = [process for process in processes if process.heartbeat_at > now - SILENT_MS]
     findings = [_describe(process, now - process.heartbeat_at) for process in alive]
@@ -32,11 +30,8 @@ async def check_processes(settings: "Settings", db: "Database") -> list[Finding]
     return findings + _compare_shell(settings, alive)
 
 
-async def is_only_api_here(settings: "Settings", db: "Database") -> bool:
+async def is_only_api_here(settings: Settings, db: Database) -> bool:
     """Whether `serve` runs on this machine and no worker does."""
-    from agentjobs.fleet.processes import SILENT_MS, list_processes
-    from agentjobs.jobs.operations.workers import list_worker_views
-
     host, now = socket.gethostname(), await db.clock_ms()
     roles = {
         process.role
@@ -47,7 +42,7 @@ async def is_only_api_here(settings: "Settings", db: "Database") -> bool:
     return roles == {"serve"} and host not in workers
 
 
-def _describe(process: "ProcessInfo", age_ms: int) -> Finding:
+def _describe(process: ProcessInfo, age_ms: int) -> Finding:
     if process.repositories_problem is not None:
         text = f"{process.hostname} serves no repositories: {process.repositories_problem}"
         return Finding("processes", "problem", text)
@@ -55,7 +50,7 @@ def _describe(process: "ProcessInfo", age_ms: int) -> Finding:
     return Finding("processes", "ok", f"{text}, last heartbeat {describe_age(age_ms)} ago")
 
 
-def _describe_silent(process: "ProcessInfo", age_ms: int, *, is_replaced: bool) -> Finding:
+def _describe_silent(process: ProcessInfo, age_ms: int, *, is_replaced: bool) -> Finding:
     text = f"{process.role} on {process.hostname} is dead or cut off"
     text = f"{text}: no heartbeat for {describe_age(age_ms)}"
     if is_replaced:
@@ -64,10 +59,8 @@ def _describe_silent(process: "ProcessInfo", age_ms: int, *, is_replaced: bool) 
     return Finding("processes", "problem", f"{text}; {remedy}")
 
 
-def _compare_shell(settings: "Settings", alive: "list[ProcessInfo]") -> list[Finding]:
+def _compare_shell(settings: Settings, alive: list[ProcessInfo]) -> list[Finding]:
     """A shell often lacks the variables of the service's unit."""
-    from agentjobs_runtime.settings.digest import configuration_digest, differing_settings
-
     own = configuration_digest(settings)
     for process in alive:
         names = differing_settings(own, process.configuration_digest)

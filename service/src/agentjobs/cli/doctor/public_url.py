@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Collection
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+
+import aiohttp
+import msgspec
 
 from agentjobs.cli.doctor.finding import Finding
-
-if TYPE_CHECKING:
-    import aiohttp
-
-    from agentjobs.store.database import Database
-    from agentjobs_runtime.settings import Settings
+from agentjobs.fleet.processes import running_instances
+from agentjobs.organizations.effective_settings import load_public_url
+from agentjobs.store.database import Database
+from agentjobs_runtime.outbound.guard.failures import describe_failure
+from agentjobs_runtime.outbound.guard.sessions import load_tls_context
+from agentjobs_runtime.settings import Settings
 
 SUBJECT = "address"
 _SECONDS = 10.0
@@ -21,11 +23,13 @@ _HEADERS = {"Accept-Encoding": "identity"}
 _SETTING = "AGENTJOBS_PUBLIC_URL"
 
 
-async def check_public_url(settings: "Settings", db: "Database | None") -> list[Finding]:
-    """Without a database, only a URL that was configured is tried."""
-    from agentjobs.fleet.processes import running_instances
-    from agentjobs.organizations.effective_settings import load_public_url
+class _Health(msgspec.Struct):
+    status: str = ""
+    instance: str = ""
 
+
+async def check_public_url(settings: Settings, db: Database | None) -> list[Finding]:
+    """Without a database, only a URL that was configured is tried."""
     if db is None:
         url = settings.effective_public_url
         return [await try_public_url(settings, url, None)] if settings.public_url else []
@@ -38,14 +42,9 @@ async def check_public_url(settings: "Settings", db: "Database | None") -> list[
 
 
 async def try_public_url(
-    settings: "Settings", url: str, instances: Collection[str] | None
+    settings: Settings, url: str, instances: Collection[str] | None
 ) -> Finding:
     """`instances` are those of the processes on this database; None if that is unknown."""
-    import aiohttp
-
-    from agentjobs_runtime.outbound.guard.failures import describe_failure
-    from agentjobs_runtime.outbound.guard.sessions import load_tls_context
-
     try:
         # Like git of workers: the operator chose the address, so that it may be a private one.
         connector = aiohttp.TCPConnector(ssl=load_tls_context(settings.ca_file))
@@ -72,15 +71,8 @@ async def try_public_url(
     )
 
 
-async def _find_problem(
-    response: "aiohttp.ClientResponse", instances: Collection[str] | None
-) -> str:
+async def _find_problem(response: aiohttp.ClientResponse, instances: Collection[str] | None) -> str:
     """What answers instead of this service; empty if it does."""
-    import msgspec
-
-    class Health(msgspec.Struct):
-        status: str
-        instance: str = ""
 
     status = f"{response.status} {response.reason}"
     location = response.headers.get("Location", "")[:200]
@@ -95,9 +87,9 @@ async def _find_problem(
         if len(body) > _MAX_BYTES:
             break
     try:
-        health = msgspec.json.decode(body, type=Health)
+        health = msgspec.json.decode(body, type=_Health)
     except (ValueError, RecursionError):
-        health = Health("")
+        health = _Health()
     if response.status != HTTPStatus.OK or health.status != "ok":
         return (
             f"is not answered by agentjobs ({status}): correct {_SETTING}, or let the proxy pass"

@@ -1,19 +1,20 @@
 """Checks of `agentjobs doctor` on what the database holds: secrets, webhooks and pauses."""
 
-from typing import TYPE_CHECKING
-
 from agentjobs.cli.doctor.finding import Finding, count
+from agentjobs.app.sealed_columns import SEALED_COLUMNS
+from agentjobs.organizations import secrets
+from agentjobs.organizations.key_rotation import is_unfinished
+from agentjobs.organizations.pauses import load_pauses
+from agentjobs.organizations.sealing import SealingKeys
+from agentjobs.store.database import Database
+from agentjobs.webhooks.allowed_addresses import SETTING, load_allow_list
+from agentjobs.workers.agents import build_catalog
+from agentjobs_runtime.clock import iso_utc
+from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.settings import Settings, SettingsError
 
-if TYPE_CHECKING:
-    from agentjobs.store.database import Database
-    from agentjobs_runtime.problems import Problem
-    from agentjobs_runtime.settings import Settings
 
-
-async def check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
-    from agentjobs.organizations.key_rotation import is_unfinished
-    from agentjobs_runtime.problems import Problem
-
+async def check_secrets(settings: Settings, db: Database) -> list[Finding]:
     try:
         number = sum(await _count_readable(settings, db, "secrets", "environments"))
     except Problem as problem:
@@ -25,27 +26,21 @@ async def check_secrets(settings: "Settings", db: "Database") -> list[Finding]:
     return findings
 
 
-async def _count_readable(settings: "Settings", db: "Database", *kinds: str) -> list[int]:
+async def _count_readable(settings: Settings, db: Database, *kinds: str) -> list[int]:
     """The number of encrypted values in each column of these kinds. Raises Problem."""
-    from agentjobs.app.sealed_columns import SEALED_COLUMNS
-    from agentjobs.organizations.sealing import SealingKeys
-
     keys = SealingKeys.load(settings)
     columns = [column for column in SEALED_COLUMNS if column.kind in kinds]
     return [await column.count_readable(db, keys) for column in columns]
 
 
-def _reason(problem: "Problem") -> str:
+def _reason(problem: Problem) -> str:
     """The reason for operators, if there is another one for tenants."""
     return getattr(problem, "reason", problem.message)
 
 
-async def check_model_keys(settings: "Settings", db: "Database") -> list[Finding]:
+async def check_model_keys(settings: Settings, db: Database) -> list[Finding]:
     """`agentjobs agents doctor` checks the key of one organization."""
-    from agentjobs.organizations.secrets import list_secret_names
-    from agentjobs.workers.agents import build_catalog
-
-    stored = await list_secret_names(db)
+    stored = await secrets.list_secret_names(db)
     return [
         Finding(
             "secrets",
@@ -58,11 +53,7 @@ async def check_model_keys(settings: "Settings", db: "Database") -> list[Finding
     ]
 
 
-async def check_webhooks(settings: "Settings", db: "Database") -> list[Finding]:
-    from agentjobs.webhooks.allowed_addresses import SETTING, load_allow_list
-    from agentjobs_runtime.problems import Problem
-    from agentjobs_runtime.settings import SettingsError
-
+async def check_webhooks(settings: Settings, db: Database) -> list[Finding]:
     findings: list[Finding] = []
     try:
         allowed = await load_allow_list(db, settings)
@@ -88,10 +79,7 @@ async def check_webhooks(settings: "Settings", db: "Database") -> list[Finding]:
     ]
 
 
-async def check_pauses(db: "Database") -> list[Finding]:
-    from agentjobs.organizations.pauses import load_pauses
-    from agentjobs_runtime.clock import iso_utc
-
+async def check_pauses(db: Database) -> list[Finding]:
     pauses = await load_pauses(db)
     findings: list[Finding] = []
     if pauses.service_since is not None:

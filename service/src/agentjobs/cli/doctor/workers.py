@@ -1,19 +1,17 @@
 """Checks of `agentjobs doctor` on the workers and on queued jobs that none of them can start."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from agentjobs.cli.doctor.finding import Finding, count, describe_age
+from agentjobs.jobs.operations.workers import WorkerView, list_worker_views
+from agentjobs.jobs.queue.platform_outages import waiting_by_outage
+from agentjobs.jobs.views.stuck_jobs import is_disk_full, waiting_jobs
+from agentjobs.store.database import Database
+from agentjobs_runtime.protocol.claimed_job import LOCAL, REFUSED
+from agentjobs_runtime.settings import Settings
 
-if TYPE_CHECKING:
-    from agentjobs.jobs.operations.workers import WorkerView
-    from agentjobs.store.database import Database
-    from agentjobs_runtime.settings import Settings
 
-
-async def check_workers(settings: "Settings", db: "Database") -> list[Finding]:
-    from agentjobs.jobs.operations.workers import list_worker_views
-
+async def check_workers(settings: Settings, db: Database) -> list[Finding]:
     workers = await list_worker_views(db, settings)
     return [
         *describe_workers(workers),
@@ -22,7 +20,7 @@ async def check_workers(settings: "Settings", db: "Database") -> list[Finding]:
     ]
 
 
-def describe_workers(workers: "Sequence[WorkerView]") -> list[Finding]:
+def describe_workers(workers: Sequence[WorkerView]) -> list[Finding]:
     if not workers:
         reason = "none is running; start `agentjobs up` or `agentjobs worker`"
         return [Finding("workers", "note", reason)]
@@ -36,7 +34,7 @@ def describe_workers(workers: "Sequence[WorkerView]") -> list[Finding]:
     return findings
 
 
-def _describe_silent(worker: "WorkerView", *, is_replaced: bool) -> Finding:
+def _describe_silent(worker: WorkerView, *, is_replaced: bool) -> Finding:
     age = describe_age(worker.heartbeat_age_ms)
     text = f"{_name(worker)} is dead or cut off: no heartbeat for {age}"
     remove = f"`agentjobs workers remove {worker.id}`"
@@ -46,9 +44,7 @@ def _describe_silent(worker: "WorkerView", *, is_replaced: bool) -> Finding:
     return Finding("workers", "problem", f"{text}; {remedy}")
 
 
-def _describe_alive(worker: "WorkerView") -> list[Finding]:
-    from agentjobs.jobs.views.stuck_jobs import is_disk_full
-
+def _describe_alive(worker: WorkerView) -> list[Finding]:
     jobs = f"{count(worker.running_jobs, 'job')} in {count(worker.slots, 'slot')}"
     age = describe_age(worker.heartbeat_age_ms)
     text = f"{_name(worker)} is {worker.status}, {jobs}, last heartbeat {age} ago"
@@ -73,17 +69,15 @@ def _describe_alive(worker: "WorkerView") -> list[Finding]:
     ]
 
 
-def _describe_clock(worker: "WorkerView", ahead_seconds: int) -> str:
+def _describe_clock(worker: WorkerView, ahead_seconds: int) -> str:
     direction = "ahead of" if ahead_seconds > 0 else "behind"
     age = describe_age(abs(ahead_seconds) * 1_000)
     return f"the clock of {worker.hostname} is {age} {direction} the database's: set both by NTP"
 
 
 async def _check_queue(
-    settings: "Settings", db: "Database", workers: "Sequence[WorkerView]"
+    settings: Settings, db: Database, workers: Sequence[WorkerView]
 ) -> list[Finding]:
-    from agentjobs.jobs.views.stuck_jobs import waiting_jobs
-
     waiting = await waiting_jobs(db, settings, workers)
     now = await db.clock_ms()
     findings = [
@@ -103,10 +97,7 @@ async def _check_queue(
     return [Finding("queue", "ok", text)]
 
 
-async def _check_outages(db: "Database") -> list[Finding]:
-    from agentjobs.jobs.queue.platform_outages import waiting_by_outage
-    from agentjobs_runtime.protocol.claimed_job import LOCAL, REFUSED
-
+async def _check_outages(db: Database) -> list[Finding]:
     findings = []
     for key, jobs in (await waiting_by_outage(db)).items():
         wait = "waits" if jobs == 1 else "wait"
@@ -125,5 +116,5 @@ async def _check_outages(db: "Database") -> list[Finding]:
     return findings
 
 
-def _name(worker: "WorkerView") -> str:
+def _name(worker: WorkerView) -> str:
     return f"{worker.hostname} ({worker.id})"
