@@ -60,7 +60,6 @@ async def fix_runs(
                 mirrors=SimpleNamespace(path=lambda _repo_id: git_dir),
             )
             yield await _claim_all(harness, tools)
-            await registry.close()
     finally:
         await db.close()
 

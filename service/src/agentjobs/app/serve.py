@@ -44,7 +44,6 @@ from agentjobs.web.server import Server, bind, server_for
 from agentjobs_dependencies.version_choice import RegistryVersionChooser
 from agentjobs_runtime.fair_slots import FairTurns
 from agentjobs_runtime.loop import Loop, PeriodicLoop, run_loops
-from agentjobs_runtime.settings import Settings
 from agentjobs_worker.loops.disk_loop import reserve_loop
 
 
@@ -96,13 +95,13 @@ async def serving(
         _log.warning("%s", warning)
     served = asyncio.Event()
     async with (
-        _registry(jobs.settings) as (session, registry),
+        open_session(jobs.settings) as session,
         asyncio.TaskGroup() as group,
         metrics_server(context),
     ):
         context.platforms = build_platforms(jobs.db, jobs.settings, session, certificates)
         loops = [
-            *_serving_loops(context, session, registry),
+            *_serving_loops(context, session),
             PlatformLoop(
                 jobs.db,
                 PlatformSync(jobs, context.platforms, context.keys),
@@ -158,16 +157,6 @@ async def _wait_until_started(server: Server, serving: asyncio.Task[None]) -> No
         await asyncio.sleep(_SERVER_START_SECONDS)
 
 
-@contextlib.asynccontextmanager
-async def _registry(settings: Settings) -> AsyncIterator[tuple[aiohttp.ClientSession, Registry]]:
-    async with open_session(settings) as session:
-        registry = Registry(settings, session)
-        try:
-            yield session, registry
-        finally:
-            await registry.close()
-
-
 def _heartbeat_loop(context: WebContext, process: ProcessInfo) -> PeriodicLoop:
     repositories = context.repositories
 
@@ -185,11 +174,10 @@ def _heartbeat_loop(context: WebContext, process: ProcessInfo) -> PeriodicLoop:
     return PeriodicLoop("heartbeat", processes.HEARTBEAT_SECONDS, beat)
 
 
-def _serving_loops(
-    context: WebContext, session: aiohttp.ClientSession, registry: Registry
-) -> list[Loop]:
+def _serving_loops(context: WebContext, session: aiohttp.ClientSession) -> list[Loop]:
     """The loops of one process; roles are performed by one process of the fleet at a time."""
     db, settings = context.db, context.settings
+    registry = Registry(settings, session)
     open_pulls = OpenPullReader(db, settings, context.platforms)
     index_turns, scan_turns = FairTurns(), FairTurns()
     index_loops = (

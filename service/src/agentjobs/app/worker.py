@@ -109,7 +109,6 @@ async def _job_tools(
         session = open_session(settings)
         stack.push_async_callback(session.close)
         registry = Registry(settings, session)
-        stack.push_async_callback(registry.close)
         keys, allowed = SealingKeys.load(settings), build_allow_list(settings)
         platforms = build_platforms(context.db, settings, session, certificates)
         adapter = _local_platform(context, git_url, certificates)

@@ -62,11 +62,7 @@ async def asking_of(
     settings: Settings, clock: Clock, *allowed: str, ca_file: str = ""
 ) -> AsyncIterator[Registry]:
     async with new_session(AllowList.parse(allowed or [LOOPBACK]), ca_file) as session:
-        client = Registry(settings, session, clock)
-        try:
-            yield client
-        finally:
-            await client.close()
+        yield Registry(settings, session, clock)
 
 
 async def test_versions_are_fetched_from_every_registry(
@@ -115,16 +111,30 @@ async def test_concurrent_callers_share_one_request(clock: Clock) -> None:
         return web.json_response({"versions": {"1.0.0": {}}})
 
     async with registry_server(give) as server, asking_of(server.settings(), clock) as client:
+        callers = [asyncio.create_task(client.fetch_published("npm", "one")) for _ in range(2)]
+        await arrived.wait()
+        may_answer.set()
+        assert [len(published.versions) for published in await asyncio.gather(*callers)] == [1, 1]
+    assert len(server.requests) == 1
+
+
+async def test_a_caller_that_gives_up_leaves_the_others_their_answer(clock: Clock) -> None:
+    arrived, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def give(_request: web.Request) -> web.StreamResponse:
+        arrived.set()
+        await may_answer.wait()
+        return web.json_response({"versions": {"1.0.0": {}}})
+
+    async with registry_server(give) as server, asking_of(server.settings(), clock) as client:
         first, second = (
             asyncio.create_task(client.fetch_published("npm", "one")) for _ in range(2)
         )
         await arrived.wait()
-        # The first caller gives up.
         first.cancel()
         may_answer.set()
         assert len((await second).versions) == 1
         assert first.cancelled()
-    assert len(server.requests) == 1
 
 
 async def test_concurrent_requests_are_limited(clock: Clock) -> None:

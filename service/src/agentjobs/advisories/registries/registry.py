@@ -1,8 +1,9 @@
-"""Fetches version lists from registries, caches them for an hour and merges concurrent requests."""
+"""Fetches version lists from registries, and caches them for an hour."""
 
 import asyncio
 import logging
 from collections.abc import Callable
+from weakref import WeakValueDictionary
 
 import aiohttp
 from yarl import URL
@@ -52,7 +53,8 @@ class Registry:
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         # With the time of each response.
         self._cache: WeightedCache[Key, tuple[int, Published]] = WeightedCache(MAX_WEIGHT)
-        self._requests: dict[Key, asyncio.Task[Published]] = {}
+        # One for each list that somebody waits for.
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self._health = {ecosystem: _Health() for ecosystem in REGISTRY_APIS}
 
     async def fetch_published(self, ecosystem: str, name: str) -> Published:
@@ -61,16 +63,13 @@ class Registry:
         Raises RegistryUnavailable.
         """
         key = (ecosystem, name)
-        cached = self._cache.get(key)
-        if cached is not None and self._now() - cached[0] < CACHE_MS:
-            return cached[1]
-        request = self._requests.get(key)
-        if request is None:
-            request = asyncio.create_task(self._fetch(ecosystem, name))
-            self._requests[key] = request
-            request.add_done_callback(lambda done: self._end(key, done))
-        # Cancelling one caller must not cancel the request for the others.
-        return await asyncio.shield(request)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            cached = self._cache.get(key)
+            if cached is not None and self._now() - cached[0] < CACHE_MS:
+                return cached[1]
+            published = await self._fetch(ecosystem, name)
+            self._cache.put(key, (self._now(), published), published.weight)
+            return published
 
     async def published_at(self, ecosystem: str, name: str, version: str) -> int | None:
         """When a version was published, if the list of versions has no times; None if unknown."""
@@ -92,19 +91,6 @@ class Registry:
         except (InvalidPackageName, RegistryUnavailable):
             return None
         return None if response is None else bytes(response.body)
-
-    async def close(self) -> None:
-        """Cancel all requests."""
-        requests = list(self._requests.values())
-        for request in requests:
-            request.cancel()
-        await asyncio.gather(*requests, return_exceptions=True)
-
-    def _end(self, key: Key, done: asyncio.Task[Published]) -> None:
-        del self._requests[key]
-        if not done.cancelled() and done.exception() is None:
-            published = done.result()
-            self._cache.put(key, (self._now(), published), published.weight)
 
     async def _fetch(self, ecosystem: str, name: str) -> Published:
         api = REGISTRY_APIS.get(ecosystem)
