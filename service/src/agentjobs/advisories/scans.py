@@ -88,17 +88,13 @@ async def make_all_due(tx: Transaction) -> None:
     await request_scans(tx, "TRUE", unless_due=True)
 
 
-async def request_ecosystem_scans(
-    tx: Transaction, ecosystems: Collection[str], delay_ms: int = 0
-) -> None:
-    """Make repositories due that depend on the ecosystems; a delay applies only if not yet due."""
+async def request_ecosystem_scans(tx: Transaction, ecosystems: Collection[str]) -> None:
+    """Make repositories due that depend on the ecosystems."""
     if ecosystems:
         await request_scans(
             tx,
             "EXISTS (SELECT 1 FROM dependencies d WHERE d.repo_id = r.id"
             " AND d.ecosystem IN (SELECT value FROM each(:ecosystems)))",
-            delay_ms=delay_ms,
-            unless_due=delay_ms > 0,
             ecosystems=sorted(ecosystems),
         )
 

@@ -39,8 +39,6 @@ _OVERLAP = timedelta(hours=1)
 _RENEW_SECONDS = 15.0
 # The list of changes lacks deletions, so every 28th synchronization is complete.
 _FULL_SYNC_EVERY = 28
-# If the process dies during a synchronization, repositories are scanned after this time.
-_SCAN_AFTER_CRASH_MS = 10 * 60 * 1_000
 
 
 class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +100,7 @@ class _Sync:
                 return await self._finish("delta", self._feed.etag)
             return await self._apply_full_feed()
         finally:
+            # After a crash, the next synchronization of each feed does so.
             if self._affected_ecosystems:
                 await asyncio.shield(
                     self._db.transact(request_ecosystem_scans, self._affected_ecosystems)
@@ -178,14 +177,8 @@ class _Sync:
         self._removed += len(gone)
         for start in range(0, max(len(changed), len(gone)), _ROWS_AT_ONCE):
             batch = slice(start, start + _ROWS_AT_ONCE)
-            already_marked = frozenset(self._affected_ecosystems)
             self._affected_ecosystems |= await self._db.transact(
-                _write,
-                self._ecosystem,
-                self._generation,
-                changed[batch],
-                gone[batch],
-                already_marked,
+                _write, self._ecosystem, self._generation, changed[batch], gone[batch]
             )
 
     async def _remove_unseen(self) -> None:
@@ -237,16 +230,7 @@ async def configure_feeds(db: Database, ecosystems: Sequence[str], source: str) 
 
 
 async def _write(
-    tx: Transaction,
-    feed: str,
-    generation: int,
-    changed: Sequence[Advisory],
-    gone: Sequence[str],
-    already_marked: frozenset[str],
+    tx: Transaction, feed: str, generation: int, changed: Sequence[Advisory], gone: Sequence[str]
 ) -> set[str]:
     affected_ecosystems = await rows.put(tx, feed, generation, changed) if changed else set()
-    affected_ecosystems |= await rows.remove(tx, gone) if gone else set()
-    await request_ecosystem_scans(
-        tx, affected_ecosystems - already_marked, delay_ms=_SCAN_AFTER_CRASH_MS
-    )
-    return affected_ecosystems
+    return affected_ecosystems | (await rows.remove(tx, gone) if gone else set())

@@ -73,22 +73,11 @@ async def request_scan(tx: Transaction, repo_id: str, delay_ms: int = 0) -> None
 
 
 async def request_scans(
-    tx: Transaction,
-    condition: str,
-    *,
-    delay_ms: int = 0,
-    unless_due: bool = False,
-    **parameters: Any,
+    tx: Transaction, condition: str, *, unless_due: bool = False, **parameters: Any
 ) -> None:
     """Make the indexed repositories `r` due that satisfy the condition."""
-    await _request(
-        tx,
-        "scan_queue",
-        f"{_INDEXED} AND {condition}",
-        delay_ms=delay_ms,
-        unless_due=unless_due,
-        **parameters,
-    )
+    where = f"{_INDEXED} AND {condition}"
+    await _request(tx, "scan_queue", where, unless_due=unless_due, **parameters)
     tx.announce(SCAN_TOPIC)
 
 
