@@ -63,7 +63,11 @@ async def save(response: aiohttp.ClientResponse, directory: Path) -> BinaryIO:
     except OSError as error:
         raise SourceError(f"cannot write to {directory}: {error.strerror}") from None
     try:
-        await _fill(file, response)
+        async for chunk in _checked_chunks(response, MAX_ARCHIVE_BYTES):
+            await asyncio.to_thread(file.write, chunk)
+    except ValueError as error:
+        file.close()
+        raise SourceError(f"{display_url}: {error}") from None
     except OSError as error:
         file.close()
         if isinstance(error, (TimeoutError, ConnectionError, aiohttp.ClientError)):
@@ -77,15 +81,7 @@ async def save(response: aiohttp.ClientResponse, directory: Path) -> BinaryIO:
 
 async def read_limited(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     """Raises ValueError if the body is too large or its checksum does not match."""
-    data = bytearray()
-    async for chunk in response.content.iter_chunked(64 * 1024):
-        data += chunk
-        if len(data) > max_bytes:
-            raise ValueError(f"it is larger than {max_bytes} bytes")
-    expected = expected_md5(response.headers)
-    if expected is not None and hashlib.md5(data, usedforsecurity=False).digest() != expected:
-        raise ValueError("its MD5 differs from the server's")
-    return bytes(data)
+    return b"".join([chunk async for chunk in _checked_chunks(response, max_bytes)])
 
 
 def expected_md5(headers: "CIMultiDictProxy[str]") -> bytes | None:
@@ -104,23 +100,19 @@ def expected_md5(headers: "CIMultiDictProxy[str]") -> bytes | None:
     return None
 
 
-async def _fill(file: BinaryIO, response: aiohttp.ClientResponse) -> None:
-    display_url = response.url.with_user(None)
+async def _checked_chunks(response: aiohttp.ClientResponse, max_bytes: int) -> AsyncIterator[bytes]:
+    """Raises ValueError beyond the limit, and at the end if the checksum does not match."""
     size = 0
     digest = hashlib.md5(usedforsecurity=False)
     async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
         size += len(chunk)
-        if size > MAX_ARCHIVE_BYTES:
-            raise SourceError(f"{display_url} exceeds the size limit of archives")
-        await asyncio.to_thread(_write_chunk, file, digest, chunk)
+        if size > max_bytes:
+            raise ValueError(f"it is larger than {max_bytes} bytes")
+        digest.update(chunk)
+        yield chunk
     expected = expected_md5(response.headers)
     if expected is not None and digest.digest() != expected:
-        raise SourceError(f"{display_url}: its MD5 differs from the server's")
-
-
-def _write_chunk(file: BinaryIO, digest: "hashlib._Hash", chunk: bytes) -> None:
-    file.write(chunk)
-    digest.update(chunk)
+        raise ValueError("its MD5 differs from the server's")
 
 
 def _temporary_file(directory: Path) -> BinaryIO:

@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 
 import aiohttp
+from aiohttp.http_exceptions import LineTooLong
 from yarl import URL
 
 from agentjobs.advisories.sources.download import fetch, read_limited, save
 from agentjobs_dependencies.advisories.sources.archive import Archive
 from agentjobs_dependencies.advisories.sources.local import read_in_thread
 from agentjobs_dependencies.advisories.sources.source import (
-    MAX_LIST_BYTES,
     MAX_RECORD_BYTES,
     FeedItem,
     FeedWarning,
@@ -30,7 +30,6 @@ from agentjobs_dependencies.advisories.sources.source import (
 # Concurrent requests, and records kept in memory until they are stored.
 _MAX_CONCURRENT = 8
 _GROUP_RECORDS = 50
-_CHUNK_BYTES = 64 * 1024
 
 
 class RemoteSource:
@@ -63,12 +62,22 @@ class RemoteSource:
         self, ecosystem: str, since: datetime, limit: int
     ) -> Sequence[str] | None:
         url = self._base / ecosystem / "modified_id.csv"
+        lines: list[str] = []
         try:
             async with fetch(self._session, url) as response:
-                text = await _newest_lines(response, since)
+                # Only as much of the long list as needed: its newest lines come first.
+                async for line in response.content:
+                    lines.append(line.decode("utf-8", "replace"))
+                    changed_at = parse_time(lines[-1].partition(",")[0])
+                    if changed_at is not None and changed_at < since:
+                        break
+                    if len(lines) > limit:
+                        return None
         except SourceNotFound:
             return None
-        return read_changed_ids(iter(text.splitlines()), since, limit)
+        except LineTooLong:
+            raise SourceError(f"{url.with_user(None)} has a line that is too long") from None
+        return read_changed_ids(iter(lines), since, limit)
 
     async def records(self, ecosystem: str, ids: Sequence[str]) -> AsyncIterator[list[FeedItem]]:
         slots = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -90,23 +99,3 @@ class RemoteSource:
                 return Record(url.name, await read_limited(response, MAX_RECORD_BYTES))
             except ValueError as error:
                 return FeedWarning(url.name, str(error))
-
-
-async def _newest_lines(response: aiohttp.ClientResponse, since: datetime) -> str:
-    """Reads only as much of the long list as needed; its newest lines come first."""
-    data = bytearray()
-    checked_until = 0
-    async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
-        data += chunk
-        end = data.rfind(b"\n")
-        if end > checked_until:
-            start = data.rfind(b"\n", 0, end) + 1
-            last = parse_time(data[start:end].split(b",")[0].decode("ascii", "replace"))
-            if last is not None and last < since:
-                return data[: end + 1].decode("utf-8", "replace")
-            checked_until = end
-        if len(data) > MAX_LIST_BYTES:
-            raise SourceError(
-                f"{response.url.with_user(None)} exceeds the size limit of change lists"
-            )
-    return data.decode("utf-8", "replace")
