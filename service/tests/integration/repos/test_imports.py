@@ -287,8 +287,6 @@ async def test_stopping_the_service_stops_a_running_import(setup: Setup) -> None
     await until(lambda: not _git_children(setup))
     (view,) = await list_imports(setup.db, setup.acme.id)
     assert (view.state, view.message) == ("failed", rows.STOPPED)
-    with pytest.raises(Problem, match="stopping"):
-        await importing.start(setup.acme, setup.origin.url("shop.git"))
     assert setup.files() == []
 
 

@@ -45,7 +45,6 @@ MAX_BYTES = 10 * 2**30
 MAX_AT_ONCE = 4
 # Slow servers would otherwise keep other organizations waiting until the timeout of an hour.
 _MAX_SLOT_SECONDS = 600.0
-_STORE_RETRY_SECONDS = 5.0
 # How soon an import stops that another process cancelled, and how often its progress is stored.
 _RENEW_SECONDS = 3.0
 # A server that trickles bytes would occupy a slot forever.
@@ -104,9 +103,7 @@ class Imports:
         self._certificates = certificates
         self._max_bytes = max_bytes
         self._lookup = lookup
-        self._is_open = True
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._starting = asyncio.Lock()
         self._slots = FairSlots(MAX_AT_ONCE, per_organization=1, max_seconds=_MAX_SLOT_SECONDS)
 
     async def start(
@@ -138,14 +135,10 @@ class Imports:
         )
         entry = audit.entry("repo.connected", full_name, source=source.url)
         request = _Import(view.id, organization.id, full_name, source, entry)
-        # Closing waits until the task is known.
-        async with self._starting:
-            if not self._is_open:
-                raise Problem("unavailable", "The service is stopping; try again in a minute.")
-            await self._db.transact(rows.insert, organization.id, view)
-            task = asyncio.create_task(self._run(request, header), name=view.id)
-            self._tasks[view.id] = task
-            task.add_done_callback(lambda _: self._tasks.pop(view.id))
+        await self._db.transact(rows.insert, organization.id, view)
+        task = asyncio.create_task(self._run(request, header), name=view.id)
+        self._tasks[view.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(view.id))
         return view
 
     async def cancel(self, organization_id: str, import_id: str) -> str:
@@ -176,20 +169,11 @@ class Imports:
 
     async def close(self) -> None:
         """Stop running imports and mark them as failed."""
-        async with self._starting:
-            self._is_open = False
-        tasks = dict(self._tasks)
-        for task in tasks.values():
+        tasks = list(self._tasks.values())
+        for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks.values())
-        try:
-            for import_id in tasks:
-                # It may have connected its repository before it was stopped.
-                if await self._db.transact(rows.fail, import_id, rows.STOPPED):
-                    await asyncio.to_thread(remove_repository, self._root, _repo_id(import_id))
-        except StoreError as error:
-            _log.warning("stopped imports will be marked as failed by another process: %s", error)
+            await asyncio.wait(tasks)
 
     async def _run(self, request: _Import, header: str | None) -> None:
         import_id = request.import_id
@@ -203,6 +187,9 @@ class Imports:
             )
         except ClaimLost:
             await self._remove_cancelled(request.organization_id, import_id)
+        except asyncio.CancelledError:
+            await self._fail(request, rows.STOPPED)
+            raise
         except Problem as problem:
             await self._fail(request, problem.message)
         except GitError as error:
@@ -252,23 +239,13 @@ class Imports:
             raise rows.name_taken(request.full_name) from None
 
     async def _fail(self, request: _Import, message: str) -> None:
-        while True:
-            try:
-                await self._clean_up(request, message)
-            except StoreError as error:
-                _log.warning(
-                    "failed to store the failure of %s, retrying: %s", request.import_id, error
-                )
-                await asyncio.sleep(_STORE_RETRY_SECONDS)
-            else:
-                return
-
-    async def _clean_up(self, request: _Import, message: str) -> None:
-        # The store may have committed the connection before it became unavailable.
-        if await rows.find_state(self._db, request.import_id) == "running":
-            # Remove files first: those of a failed row are removed only at the next start.
-            await asyncio.to_thread(remove_repository, self._root, request.repo_id)
-            await self._db.transact(rows.fail, request.import_id, message)
+        """If the store is away, the import counts as stopped once its lease has ended."""
+        try:
+            # False if the repository is connected by now, or the import was cancelled.
+            if await self._db.transact(rows.fail, request.import_id, message):
+                await asyncio.to_thread(remove_repository, self._root, request.repo_id)
+        except StoreError as error:
+            _log.warning("the failure of %s was not stored: %s", request.import_id, error)
 
 
 async def _connect(tx: Transaction, request: _Import, imported: ImportedRepository) -> None:
