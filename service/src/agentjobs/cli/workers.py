@@ -8,6 +8,7 @@ import typer
 from agentjobs.cli.admin import Admin
 from agentjobs.cli.output import Answer, Table
 from agentjobs.cli.store_command import store_command
+from agentjobs_runtime.clock import iso_utc
 
 if TYPE_CHECKING:
     from agentjobs.jobs.operations.workers import WorkerView
@@ -80,8 +81,6 @@ async def remove_worker(admin: Admin, name: WorkerName) -> Answer:
 
 def _document(view: "WorkerView") -> dict[str, Any]:
     import msgspec
-
-    from agentjobs_runtime.clock import iso_utc
 
     return {
         **msgspec.structs.asdict(view),

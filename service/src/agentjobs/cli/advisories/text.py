@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agentjobs.cli.output import escape_line
+from agentjobs_runtime.clock import iso_utc, iso_utc_or_none, now_ms
 
 if TYPE_CHECKING:
     from agentjobs.advisories.feeds import Feed
@@ -26,8 +27,6 @@ def result_document(result: "SyncResult") -> dict[str, Any]:
 
 
 def feed_document(feed: "Feed") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc, iso_utc_or_none, now_ms
-
     is_running = feed.checked_at is None and feed.due_at > now_ms()
     state = "syncing" if is_running else "failed" if feed.error else "current"
     if state == "current" and feed.synced_at is None:

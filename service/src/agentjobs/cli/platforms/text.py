@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from agentjobs.cli.output import to_document
+from agentjobs_runtime.clock import SECOND_MS, iso_utc_or_none
 
 if TYPE_CHECKING:
     from agentjobs.platforms.connection import Connection
@@ -43,8 +44,6 @@ def account_document(account: "Account") -> dict[str, Any]:
 
 
 def _rate_limit_document(account: "Account") -> dict[str, Any] | None:
-    from agentjobs_runtime.clock import SECOND_MS, iso_utc_or_none
-
     limit = account.rate_limit
     if limit is None:
         return None
@@ -77,8 +76,6 @@ def account_notes(
 
 
 def hook_document(hook: "HookRow") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc_or_none
-
     return {
         "repository": hook.full_name,
         "state": "removing" if hook.is_removing else hook.state,

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from agentjobs_runtime.clock import iso_utc
+
 if TYPE_CHECKING:
     from agentjobs.environments.status import EnvironmentStatus
     from agentjobs_runtime.environments.records import Build
@@ -35,8 +37,6 @@ def status_document(status: "EnvironmentStatus") -> dict[str, Any]:
 def build_document(build: "Build", status: "EnvironmentStatus | None" = None) -> dict[str, Any]:
     import msgspec
 
-    from agentjobs_runtime.clock import iso_utc
-
     times = {
         name: None if (at := getattr(build, name)) is None else iso_utc(at)
         for name in ("created_at", "finished_at", "used_at")
@@ -69,8 +69,6 @@ def describe_status(status: "EnvironmentStatus") -> str:
 
 
 def build_row(build: "Build", status: "EnvironmentStatus") -> tuple[Any, ...]:
-    from agentjobs_runtime.clock import iso_utc
-
     is_current = build.state == "ready" and status.is_current(build)
     return (
         build.id,

@@ -9,6 +9,7 @@ from agentjobs.cli.credential_input import read_secret
 from agentjobs.cli.options import DEFAULT_ORG, Org
 from agentjobs.cli.output import Answer, Table, print_note
 from agentjobs.cli.store_command import Work, store_command
+from agentjobs_runtime.clock import iso_utc
 
 if TYPE_CHECKING:
     from agentjobs.environments.secrets import EnvironmentSecret
@@ -167,7 +168,6 @@ async def _scope(admin: Admin, org: str, repo: str) -> tuple[str, str]:
 
 def _document(secret: "Secret | EnvironmentSecret") -> dict[str, Any]:
     from agentjobs.environments.secrets import EnvironmentSecret
-    from agentjobs_runtime.clock import iso_utc
 
     times = {
         "key_id": secret.key_id,

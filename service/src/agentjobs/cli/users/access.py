@@ -12,6 +12,7 @@ from agentjobs.cli.options import DEFAULT_ORG, Org
 from agentjobs.cli.output import Answer, Secret, to_document
 from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.users.commands import Email, Role, require_user, users
+from agentjobs_runtime.clock import iso_utc
 
 # More bytes than the longest password, whose limit is in characters.
 _MAX_PASSWORD_BYTES = 8_192
@@ -75,7 +76,6 @@ async def create_sign_in_link(admin: Admin, email: Email) -> Secret:
 async def create_reset_link(admin: Admin, email: Email) -> Secret:
     """Print a link that sets a new password. It works once, within 24 hours."""
     from agentjobs.organizations.password_resets import create_reset_link
-    from agentjobs_runtime.clock import iso_utc
 
     user = await require_user(admin, email)
     created, token = await create_reset_link(admin.db, user.id)

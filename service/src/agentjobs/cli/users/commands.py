@@ -8,6 +8,7 @@ from agentjobs.cli.admin import Admin
 from agentjobs.cli.options import DEFAULT_ORG, Org
 from agentjobs.cli.output import Answer, Table, to_document
 from agentjobs.cli.store_command import store_command
+from agentjobs_runtime.clock import iso_utc
 
 if TYPE_CHECKING:
     from agentjobs.organizations.memberships import Membership
@@ -117,8 +118,6 @@ async def require_user(admin: Admin, email: str) -> "User":
 
 
 def _warning_about_account(user: "User") -> str:
-    from agentjobs_runtime.clock import iso_utc
-
     return (
         f"{user.email} already had an account, created {iso_utc(user.created_at)}. If you do not "
         "know who created it, set a new password (agentjobs users set-password) or send a sign-in "

@@ -12,6 +12,7 @@ from agentjobs.cli.store_command import Work, store_command
 from agentjobs.cli.times import TIME_HELP
 from agentjobs.cli.webhooks.commands import webhooks
 from agentjobs.cli.webhooks.text import delivery_document, detail_document, format_delivery
+from agentjobs_runtime.clock import iso_utc, iso_utc_or_none, now_ms
 
 if TYPE_CHECKING:
     from agentjobs.organizations.organizations import Organization
@@ -160,7 +161,6 @@ async def _parse_filters(
 ) -> "DeliveryFilter":
     from agentjobs.cli.times import parse_time_ms
     from agentjobs.webhooks.log import DeliveryFilter, find_logged_endpoint
-    from agentjobs_runtime.clock import now_ms
 
     # First, because it needs no query.
     since_ms = None if since is None else parse_time_ms(since, now_ms())
@@ -176,8 +176,6 @@ async def _parse_filters(
 
 
 def _row(delivery: "Delivery") -> list[Any]:
-    from agentjobs_runtime.clock import iso_utc, iso_utc_or_none
-
     last = delivery.attempts[-1] if delivery.attempts else None
     return [
         delivery.id,

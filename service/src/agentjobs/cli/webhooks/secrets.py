@@ -16,6 +16,7 @@ from agentjobs.cli.webhooks.commands import (
     webhooks,
 )
 from agentjobs.cli.webhooks.text import endpoint_document, org_option
+from agentjobs_runtime.clock import iso_utc
 
 if TYPE_CHECKING:
     from agentjobs.webhooks.endpoints import Endpoint
@@ -39,7 +40,6 @@ async def rotate_secret(
 ) -> Secret:
     """Create a new secret and print it once. The old one keeps signing during the overlap."""
     from agentjobs.webhooks import secret_rotation
-    from agentjobs_runtime.clock import iso_utc
 
     keys = sealing_keys(admin)
     rotated, secret = await secret_rotation.rotate_secret(
@@ -69,8 +69,6 @@ async def promote_secret(admin: Admin, endpoint: EndpointName, org: Org = DEFAUL
 
 
 def _describe_rotation(endpoint: "Endpoint") -> str:
-    from agentjobs_runtime.clock import iso_utc
-
     if endpoint.promote_at is None:
         return f"From now on only the new secret of {endpoint.id} signs."
     return (

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from agentjobs.cli.output import escape_line, escape_text, to_document
+from agentjobs_runtime.clock import iso_utc, iso_utc_or_none
 
 if TYPE_CHECKING:
     from agentjobs.webhooks.endpoints import Endpoint
@@ -66,8 +67,6 @@ def endpoint_row(endpoint: "Endpoint") -> list[Any]:
 
 
 def delivery_document(delivery: "Delivery") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc, iso_utc_or_none
-
     return {
         "id": delivery.id,
         "event": delivery.event,
@@ -128,8 +127,6 @@ def format_response(attempt: "Attempt") -> str:
 
 
 def _format_outcome(attempt: "Attempt") -> str:
-    from agentjobs_runtime.clock import iso_utc
-
     lines = [f"{iso_utc(attempt.at)}: {format_response(attempt)}"]
     if attempt.error_class is not None:
         lines.append(f"{attempt.error_class}: {attempt.error or ''}")
@@ -137,8 +134,6 @@ def _format_outcome(attempt: "Attempt") -> str:
 
 
 def _attempt_document(attempt: "Attempt") -> dict[str, Any]:
-    from agentjobs_runtime.clock import iso_utc
-
     return {"at": iso_utc(attempt.at), **{name: getattr(attempt, name) for name in _ATTEMPT_FIELDS}}
 
 
