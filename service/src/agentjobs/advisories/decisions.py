@@ -5,7 +5,7 @@ the decision.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -54,19 +54,6 @@ class NewDecision(msgspec.Struct, frozen=True, kw_only=True):
     until: int | None = None
 
 
-class PackageFields(Protocol):
-    """A finding of the package."""
-
-    @property
-    def repo_id(self) -> str: ...
-    @property
-    def repo(self) -> str: ...
-    @property
-    def ecosystem(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-
-
 class RepoPackage(msgspec.Struct, frozen=True):
     """A package of a repository."""
 
@@ -75,10 +62,6 @@ class RepoPackage(msgspec.Struct, frozen=True):
     repo: str
     ecosystem: str
     name: str
-
-    @classmethod
-    def of(cls, organization_id: str, finding: PackageFields) -> "RepoPackage":
-        return cls(organization_id, finding.repo_id, finding.repo, finding.ecosystem, finding.name)
 
     @property
     def label(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.advisories import decisions
-from agentjobs.advisories.decisions import Decision, decision_from
+from agentjobs.advisories.decisions import Decision, RepoPackage, decision_from
 from agentjobs.advisories.finding_filter import FindingFilter
 from agentjobs.store.batch_statement import BatchStatement, Table, insert_rows
 from agentjobs.store.database import Database, Row, Transaction, to_struct
@@ -74,6 +74,9 @@ class FindingView(FindingWithFix, frozen=True, kw_only=True):
     repo: str
     first_seen_at: int
     decision: Decision | None = None
+
+    def find_package(self, organization_id: str) -> RepoPackage:
+        return RepoPackage(organization_id, self.repo_id, self.repo, self.ecosystem, self.name)
 
     @property
     def cursor(self) -> str:

@@ -8,6 +8,7 @@ from agentjobs.cli.admin import Admin
 from agentjobs.cli.options import DEFAULT_ORG, Org
 from agentjobs.cli.output import Answer, Table, escape_line
 from agentjobs.cli.store_command import store_command
+from agentjobs_runtime.clock import DAY_MS, now_ms
 
 if TYPE_CHECKING:
     from agentjobs.advisories.decisions import NewDecision
@@ -80,7 +81,6 @@ async def snooze(
 ) -> Answer:
     """Dismiss a vulnerability for some days."""
     from agentjobs.advisories.decisions import NewDecision
-    from agentjobs_runtime.clock import DAY_MS, now_ms
 
     decision = NewDecision(reason=reason, note=note, until=now_ms() + days * DAY_MS)
     return await _decide(admin, org, vulnerability_id, decision)
@@ -102,7 +102,7 @@ async def _decide(
 
     owner = await admin.find_organization(org)
     finding = await find_finding(admin.db, owner.id, vulnerability_id)
-    package = decisions.RepoPackage.of(owner.id, finding)
+    package = finding.find_package(owner.id)
     if decision is None:
         await decisions.reopen(admin.db, package, {finding.advisory_id})
     else:

@@ -11,7 +11,6 @@ from agentjobs.advisories.decisions import (
     MAX_NOTE_LENGTH,
     NewDecision,
     Reason,
-    RepoPackage,
     decide,
     reopen,
 )
@@ -115,7 +114,7 @@ async def dismiss(call: Call) -> Response:
     with audit.acting_as(call.actor):
         await decide(
             call.context.db,
-            RepoPackage.of(call.caller.organization_id, finding),
+            finding.find_package(call.caller.organization_id),
             {finding.advisory_id},
             decision,
         )
@@ -124,7 +123,7 @@ async def dismiss(call: Call) -> Response:
 
 async def reopen_one(call: Call) -> Response:
     finding = await _finding(call)
-    package = RepoPackage.of(call.caller.organization_id, finding)
+    package = finding.find_package(call.caller.organization_id)
     with audit.acting_as(call.actor):
         await reopen(call.context.db, package, {finding.advisory_id})
     return Reply(200, vulnerability_view(await _finding(call)))

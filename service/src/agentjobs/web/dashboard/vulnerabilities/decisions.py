@@ -8,7 +8,6 @@ from agentjobs.advisories.decisions import (
     MAX_NOTE_LENGTH,
     REASONS,
     NewDecision,
-    RepoPackage,
     decide,
     reopen,
 )
@@ -54,7 +53,7 @@ async def dismiss(request: PageRequest) -> Response:
         decision = NewDecision(
             reason=form.text("reason"), note=form.text("note"), until=_until(request)
         )
-        package = RepoPackage.of(request.organization_id, findings[0])
+        package = findings[0].find_package(request.organization_id)
         await decide(request.db, package, chosen, decision)
     except Problem as problem:
         values = {name: form.raw(name) for name in _FIELDS}
@@ -77,7 +76,7 @@ async def reopen_package(request: PageRequest) -> Response:
     }
     if not decided:
         return request.redirect(_page_before(request), banner="It is already open.", tone="warn")
-    await reopen(request.db, RepoPackage.of(request.organization_id, findings[0]), decided)
+    await reopen(request.db, findings[0].find_package(request.organization_id), decided)
     banner = f"Reopened {findings[0].name} in {findings[0].repo}."
     return request.redirect(_page_before(request), banner=banner)
 
