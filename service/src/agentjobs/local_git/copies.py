@@ -6,6 +6,7 @@ A copy is stored like a `local` repository, so that the same code reads it. Know
 import asyncio
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from agentjobs.local_git.fetch_errors import fetch_problem
@@ -38,7 +39,7 @@ async def refresh_copy(
         raise PlatformError(f"The default branch has an invalid name: {branch!r}.")
     if not (target / "HEAD").is_file():
         await _create(target)
-    await _fetch(remote, target, branch, protocols)
+    await fetch_refs(remote, target, [f"+{HEADS}{branch}:{_FETCHED}"], protocols=protocols)
     commit = await resolve(target, _FETCHED)
     if commit is None:
         raise PlatformError(f"The branch {branch!r} does not point to a commit.")
@@ -68,22 +69,27 @@ async def _create(target: Path) -> None:
     incoming.rename(target)
 
 
-async def _fetch(remote: Remote, target: Path, branch: str, protocols: str) -> None:
+async def fetch_refs(
+    remote: Remote,
+    git_dir: Path,
+    refspecs: Iterable[str],
+    *options: str,
+    protocols: str,
+    timeout_seconds: float = _FETCH_SECONDS,
+) -> None:
+    """Raises GitError."""
     await git(
-        "fetch",
-        "--quiet",
-        "--no-tags",
-        "--no-write-fetch-head",
-        "--no-auto-maintenance",
+        *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
+        *options,
         "--",
         remote.url,
-        f"+{HEADS}{branch}:{_FETCHED}",
-        git_dir=target,
+        *refspecs,
+        git_dir=git_dir,
         # Keep packs packed: unpacked, a small one could become many large files.
         configuration=remote.configuration,
         environment=remote.environment,
         protocols=protocols,
-        timeout_seconds=_FETCH_SECONDS,
+        timeout_seconds=timeout_seconds,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from agentjobs.local_git.copies import fetch_refs
 from agentjobs_runtime.git.process import GitError, git
 from agentjobs_runtime.git.remote import NETWORK_PROTOCOLS, Remote
 
@@ -39,32 +40,19 @@ async def fetch_heads(
 
 
 async def _fetch(remote: Remote, directory: Path, commits: Collection[str], protocols: str) -> None:
+    refspecs = [f"+{commit}:refs/heads/{commit}" for commit in commits]
     try:
-        await _fetch_together(remote, directory, commits, protocols)
+        await fetch_refs(
+            remote,
+            directory,
+            refspecs,
+            "--depth=1",
+            protocols=protocols,
+            timeout_seconds=_FETCH_SECONDS,
+        )
     except GitError:
         if len(commits) == 1:
             return
         # One of them may no longer exist.
         for commit in commits:
             await _fetch(remote, directory, [commit], protocols)
-
-
-async def _fetch_together(
-    remote: Remote, directory: Path, commits: Collection[str], protocols: str
-) -> None:
-    await git(
-        "fetch",
-        "--quiet",
-        "--depth=1",
-        "--no-tags",
-        "--no-write-fetch-head",
-        "--no-auto-maintenance",
-        "--",
-        remote.url,
-        *(f"+{commit}:refs/heads/{commit}" for commit in commits),
-        git_dir=directory,
-        configuration=remote.configuration,
-        environment=remote.environment,
-        protocols=protocols,
-        timeout_seconds=_FETCH_SECONDS,
-    )
