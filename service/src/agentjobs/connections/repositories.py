@@ -18,7 +18,7 @@ from agentjobs.platforms.connection import Connection
 from agentjobs.platforms.http.client import RetryBudget
 from agentjobs.platforms.protocol import Platform, PlatformError, RemoteRepository, RepoAddress
 from agentjobs.repos.hook_rows import request_hooks
-from agentjobs.repos.names import validate_platform_name
+from agentjobs.repos.names import name_taken, validate_platform_name
 from agentjobs.repos.platform_rows import NewPlatformRepo, insert_platform_repo
 from agentjobs.repos.queries import RepoView, find_repo
 from agentjobs.store.database import Database, IntegrityError, Transaction
@@ -159,7 +159,7 @@ class _Connecting:
             await self.db.transact(self._insert, remote, entry)
         except IntegrityError:
             # A concurrent request connected a repository of this name first.
-            raise _name_taken(full_name) from None
+            raise name_taken(full_name) from None
         return await find_repo(self.db, self.connection.organization_id, full_name)
 
     async def _insert(self, tx: Transaction, remote: RemoteRepository, entry: audit.Entry) -> None:
@@ -208,11 +208,4 @@ async def _refuse_connected(
         full_name=remote.full_name,
     )
     if row is not None:
-        raise _name_taken(remote.full_name)
-
-
-def _name_taken(full_name: str) -> Problem:
-    return Problem(
-        "name_taken",
-        f"Another repository named {full_name!r} is already connected; disconnect it first.",
-    )
+        raise name_taken(remote.full_name)

@@ -12,7 +12,7 @@ from agentjobs.local_git import repositories
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
 from agentjobs.repos.hook_rows import request_removal
-from agentjobs.repos.names import derive_name, validate_name
+from agentjobs.repos.names import derive_name, name_taken, validate_name
 from agentjobs.repos.queries import RepoView, find_repo, lock_repo
 from agentjobs.repos.queues import remove_requests, request_index
 from agentjobs.store.database import Database, IntegrityError, StoreError, Transaction
@@ -73,7 +73,7 @@ async def connect_repository(
         # Not on cancellation: the row may have been committed, and then needs its directory.
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
         if isinstance(error, IntegrityError):
-            raise _name_taken(full_name) from None
+            raise name_taken(full_name) from None
         raise
     return await find_repo(db, owner.id, full_name)
 
@@ -102,15 +102,7 @@ async def _check_name_is_free(db: Database, owner: Organization, full_name: str)
         await find_repo(db, owner.id, full_name)
     except Problem:
         return
-    raise _name_taken(full_name)
-
-
-def _name_taken(full_name: str) -> Problem:
-    return Problem(
-        "name_taken",
-        f"A repository named {full_name!r} is already connected; choose another name, or "
-        "disconnect that one first.",
-    )
+    raise name_taken(full_name)
 
 
 async def insert_repository(tx: Transaction, repo: NewRepo, entry: audit.Entry) -> None:

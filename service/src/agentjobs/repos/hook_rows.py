@@ -48,7 +48,6 @@ class CheckedHook(msgspec.Struct, frozen=True, kw_only=True):
 class DueHook(msgspec.Struct, frozen=True):
     """A webhook whose check is due."""
 
-    repo_id: str
     has_secret: bool
     failures: int
 
@@ -130,7 +129,7 @@ async def find_due(db: Database, repo_id: str) -> DueHook | None:
         repo_id=repo_id,
         now=await db.clock_ms(),
     )
-    return None if row is None else DueHook(repo_id, bool(row["key_id"]), row["failures"])
+    return None if row is None else DueHook(bool(row["key_id"]), row["failures"])
 
 
 async def store_secret(tx: Transaction, repo_id: str, sealed: Sealed) -> None:

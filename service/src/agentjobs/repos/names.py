@@ -43,6 +43,14 @@ def validate_platform_name(full_name: str) -> str:
     return full_name
 
 
+def name_taken(full_name: str) -> Problem:
+    return Problem(
+        "name_taken",
+        f"A repository named {full_name!r} is already connected; choose another name, or "
+        "disconnect that one first.",
+    )
+
+
 def derive_name(source: str, organization: str) -> str:
     """The last two path parts of a URL, or `<organization>/<directory name>` for a path."""
     if is_url(source):

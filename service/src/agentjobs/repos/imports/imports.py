@@ -21,7 +21,7 @@ from agentjobs.repos.disk_quota import RepositoryQuota
 from agentjobs.repos.imports import rows
 from agentjobs.repos.imports.rows import ImportView
 from agentjobs.repos.imports.source import ImportSource, authorization, parse_source
-from agentjobs.repos.names import derive_name, validate_name
+from agentjobs.repos.names import derive_name, name_taken, validate_name
 from agentjobs.store.database import (
     Database,
     IntegrityError,
@@ -236,7 +236,7 @@ class Imports:
         try:
             await self._db.transact(_connect, request, imported)
         except IntegrityError:
-            raise rows.name_taken(request.full_name) from None
+            raise name_taken(request.full_name) from None
 
     async def _fail(self, request: _Import, message: str) -> None:
         """If the store is away, the import counts as stopped once its lease has ended."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from agentjobs.repos.names import name_taken
 from agentjobs.store.database import Database, Row, Transaction, to_struct
 from agentjobs_runtime.clock import SECOND_MS, now_ms
 from agentjobs_runtime.problems import Problem
@@ -202,14 +203,6 @@ async def _check_name_is_free(tx: Transaction, organization_id: str, full_name: 
             "too_many_imports",
             f"{len(rows)} repositories are already being imported; wait for one to finish.",
         )
-
-
-def name_taken(full_name: str) -> Problem:
-    return Problem(
-        "name_taken",
-        f"A repository named {full_name!r} is already connected; choose another name,"
-        " or disconnect that one first.",
-    )
 
 
 def _view(row: Row) -> ImportView:
