@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import NewConnection, add_connection
+from agentjobs.connections.connections import NewConnection
 from agentjobs.connections.repositories import connect_repositories
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.operations.finish import finish_job
@@ -55,6 +55,7 @@ from agentjobs_runtime.protocol.outcomes import Completed
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from agentjobs_worker.agents.catalog import Catalog
+from tests.support.added_connections import add_connection
 from tests.support.jobs import an_agent, claim_job
 from tests.support.repo_rows import SELECT, write_repos
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import NewConnection, add_connection
+from agentjobs.connections.connections import NewConnection
 from agentjobs.connections.repositories import connect_repositories
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.loops.platform_loop import PlatformLoop
@@ -19,6 +19,7 @@ from agentjobs_runtime.outbound.guard.sessions import new_session
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from agentjobs_worker.agents.catalog import Catalog
+from tests.support.added_connections import add_connection
 from tests.support.forge_servers.contract_server import ContractServer
 from tests.support.platform_adapters import LOOPBACK, connection_to, credential_of
 

@@ -70,14 +70,6 @@ def draft_from(organization: Organization, new: NewConnection) -> Connection:
     )
 
 
-async def add_connection(
-    db: Database, keys: SealingKeys, organization: str, new: NewConnection
-) -> AddedConnection:
-    """Store a connection without asking its platform; see `verify.verify_and_add`."""
-    owner = await find_organization(db, organization)
-    return await store_connection(db, keys, draft_from(owner, new), new.credential)
-
-
 async def store_connection(
     db: Database, keys: SealingKeys, connection: Connection, credential: str
 ) -> AddedConnection:

@@ -11,7 +11,6 @@ import pytest
 from agentjobs.connections.adapters import Platforms
 from agentjobs.connections.connections import (
     NewConnection,
-    add_connection,
     find_connection,
     list_all_connections,
     list_connections,
@@ -34,6 +33,7 @@ from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
+from tests.support.added_connections import add_connection
 from tests.support.memory_platform import MemoryRepositories
 from tests.support.repo_rows import SELECT, update_repos
 

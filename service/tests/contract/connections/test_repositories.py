@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import NewConnection, add_connection, remove_connection
+from agentjobs.connections.connections import NewConnection, remove_connection
 from agentjobs.connections.repositories import connect_repositories, list_available
 from agentjobs.organizations.audit import AuditFilter, list_entries
 from agentjobs.organizations.organizations import create_organization
@@ -24,6 +24,7 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
+from tests.support.added_connections import add_connection
 from tests.support.memory_platform import MemoryRepositories
 from tests.support.repo_rows import SELECT
 

@@ -9,12 +9,7 @@ import aiohttp
 import pytest
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import (
-    NewConnection,
-    add_connection,
-    find_connection,
-    record_check,
-)
+from agentjobs.connections.connections import NewConnection, find_connection, record_check
 from agentjobs.connections.signing import set_signing
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.organizations.users import ADMINISTRATOR
@@ -25,6 +20,7 @@ from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.protocol.outcomes import JobFailed
 from agentjobs_runtime.settings import Settings
 from service.tests.contract.connections.test_connections import TOKEN, sealing_keys
+from tests.support.added_connections import add_connection
 from tests.support.memory_platform import MemoryRepositories
 from tests.support.run_fields import RunFields
 from tests.support.users import member, organization

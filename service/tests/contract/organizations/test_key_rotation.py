@@ -14,7 +14,6 @@ import pytest
 from agentjobs.app.sealed_columns import SEALED_COLUMNS
 from agentjobs.connections.connections import (
     NewConnection,
-    add_connection,
     open_credential,
     open_hook_secret,
     remove_connection,
@@ -49,6 +48,7 @@ from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings, load
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
+from tests.support.added_connections import add_connection
 
 URL = "https://93.184.215.14/hook"
 

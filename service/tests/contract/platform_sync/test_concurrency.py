@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import NewConnection, add_connection
+from agentjobs.connections.connections import NewConnection
 from agentjobs.connections.repositories import connect_repositories
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.loops import platform_loop
@@ -25,6 +25,7 @@ from agentjobs_runtime.git.remote import Remote
 from agentjobs_runtime.settings import Settings, load
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS
 from agentjobs_worker.agents.catalog import Catalog
+from tests.support.added_connections import add_connection
 from tests.support.platform_sync import FakePlatform
 from tests.support.stores import until
 

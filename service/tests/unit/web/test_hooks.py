@@ -13,7 +13,6 @@ import pytest
 from agentjobs.connections.connections import (
     AddedConnection,
     NewConnection,
-    add_connection,
     remove_connection,
     rotate_hook_secret,
 )
@@ -22,6 +21,7 @@ from agentjobs.repos.hook_rows import request_hooks, seal_context, store_secret
 from agentjobs.store.database import Row, Transaction
 from agentjobs.web.hooks import limits
 from service.tests.unit.web.service import ORGANIZATION, Service, refusal
+from tests.support.added_connections import add_connection
 
 PUSH = json.dumps({"ref": "refs/heads/main", "repository": {"id": 5}}).encode()
 MIB = 1024 * 1024

@@ -6,13 +6,14 @@ import aiohttp
 import pytest
 
 from agentjobs.connections.adapters import Platforms
-from agentjobs.connections.connections import NewConnection, add_connection
+from agentjobs.connections.connections import NewConnection
 from agentjobs.organizations.authentication import Caller
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.platforms.protocol import PlatformError, RemoteRepository
 from agentjobs.tickets import verify
 from agentjobs.tickets.trackers import NewTracker, add_tracker
 from service.tests.unit.web.dashboard.repository import TextMaker
+from tests.support.added_connections import add_connection
 from tests.support.jobs import JobHarness
 from tests.support.memory_platform import MemoryRepositories
 from tests.support.users import write
