@@ -8,10 +8,10 @@ from agentjobs.cli.admin import Admin
 from agentjobs.cli.options import DEFAULT_ORG, Org
 from agentjobs.cli.output import Answer, Table, escape_line, to_document
 from agentjobs.cli.store_command import store_command
+from agentjobs_runtime.problems import Problem
 
 if TYPE_CHECKING:
     from agentjobs.pulls.pulls import Pull
-    from agentjobs_runtime.problems import Problem
 
 pulls = typer.Typer(no_args_is_help=True, help="Work with pull requests.")
 
@@ -78,7 +78,6 @@ async def merge_pull(
 ) -> Answer:
     """Merge a pull request; on conflicts, exit 1 and list the files."""
     from agentjobs.pulls.merge import merge_pull
-    from agentjobs_runtime.problems import Problem
 
     try:
         merged = await merge_pull(admin.db, admin.settings, org, repo, number, method=method)
@@ -110,7 +109,7 @@ async def ready_pull(admin: Admin, repo: Repo, number: Number, org: Org = DEFAUL
     return _changed(admin, await mark_ready(admin.db, org, repo, number))
 
 
-def _conflict(problem: "Problem") -> Answer:
+def _conflict(problem: Problem) -> Answer:
     files = _conflicting_files(problem)
     error = {"code": problem.code, "message": problem.message, "details": {"files": files}}
     return Answer(
@@ -133,6 +132,6 @@ def _document(admin: Admin, pull: "Pull") -> dict[str, Any]:
     return to_document(pull, (*FIELDS, *COMMITS, "body"), TIMES, url=url)
 
 
-def _conflicting_files(problem: "Problem") -> list[str]:
+def _conflicting_files(problem: Problem) -> list[str]:
     details = problem.details if isinstance(problem.details, dict) else {}
     return list(details.get("files", []))

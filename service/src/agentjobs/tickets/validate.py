@@ -6,14 +6,13 @@ Pure functions. Whether the host is allowed and accepts the token is checked els
 import re
 from urllib.parse import urlsplit
 
-from agentjobs.connections.validate import validate_url
+from agentjobs.connections import validate as connections
 from agentjobs.tickets.rows import Flavour
 from agentjobs_runtime.problems import Problem
 
 # The host for Jira Cloud tokens with scopes, with the site in the path.
 GATEWAY_HOST = "api.atlassian.com"
 _CLOUD_HOSTS = ".atlassian.net"
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
 # Any user name that basic authentication supports.
 _ACCOUNT = re.compile(r"[\x21-\x39\x3b-\x7e]{1,254}")
 
@@ -26,7 +25,7 @@ def is_cloud(url: str) -> bool:
 def validate_site(url: str) -> str:
     if not url.strip():
         raise Problem("invalid_url", "Enter Jira's address, such as https://example.atlassian.net.")
-    site = validate_url("jira", url)
+    site = connections.validate_url("jira", url)
     if not site.startswith("https://"):
         raise Problem("invalid_url", "Jira's address must start with https://.")
     parts = urlsplit(site)
@@ -55,10 +54,6 @@ def validate_account(account: str | None, flavour: Flavour | None, url: str) -> 
 
 
 def validate_name(name: str) -> str:
-    if not _NAME.fullmatch(name) or name == "issues":
-        raise Problem(
-            "invalid_name",
-            f"{name!r} is not a valid name: use 1 to 63 lower-case letters and digits, with dots "
-            "or hyphens in between; the name issues is reserved.",
-        )
-    return name
+    if name == "issues":
+        raise Problem("invalid_name", "The name issues is reserved; choose another name.")
+    return connections.validate_name(name)

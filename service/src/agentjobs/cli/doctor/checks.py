@@ -1,8 +1,6 @@
 """All checks of `agentjobs doctor`, in the order in which it reports them."""
 
-import contextlib
 import platform
-from collections.abc import AsyncIterator
 
 from agentjobs.build_info import describe_build
 from agentjobs.cli.doctor.disk import check_data_directory, check_disk
@@ -29,28 +27,22 @@ from agentjobs_runtime.settings import Settings
 
 
 async def check_all(settings: Settings) -> list[Finding]:
+    program = f"agentjobs {describe_build()}, Python {platform.python_version()}"
     findings = [
-        _describe_program(),
+        Finding("version", "ok", program),
         *check_data_directory(settings),
         *check_disk(settings),
         *await check_git(),
         *check_network_settings(settings),
     ]
     needs_agents = True
-    async with _open_store(settings, findings) as db:
-        if db is None:
-            findings += await check_public_url(settings, None)
-        else:
-            findings += await _check_store(settings, db)
-            needs_agents = not await is_only_api_here(settings, db)
+    if settings.database_url or settings.database_file.exists():
+        needs_agents = await _check_stored(settings, findings)
+    else:
+        reason = f"{settings.database_file} does not exist yet; the first command creates it"
+        findings += [Finding("store", "note", reason), *await check_public_url(settings, None)]
     on_workers = await check_sandbox_and_agents(settings)
     return findings + (on_workers if needs_agents else list(map(_excuse, on_workers)))
-
-
-def _describe_program() -> Finding:
-    return Finding(
-        "version", "ok", f"agentjobs {describe_build()}, Python {platform.python_version()}"
-    )
 
 
 def _excuse(finding: Finding) -> Finding:
@@ -60,17 +52,8 @@ def _excuse(finding: Finding) -> Finding:
     return Finding(finding.subject, "note", f"{finding.message} ({reason})")
 
 
-@contextlib.asynccontextmanager
-async def _open_store(
-    settings: Settings, findings: list[Finding]
-) -> AsyncIterator[Database | None]:
-    """None, and a finding that says why, if there is none."""
-    path = settings.database_file
-    if not settings.database_url and not path.exists():
-        reason = f"{path} does not exist yet; the first command creates it"
-        findings.append(Finding("store", "note", reason))
-        yield None
-        return
+async def _check_stored(settings: Settings, findings: list[Finding]) -> bool:
+    """Whether this machine needs what agents need, as far as the store tells."""
     try:
         db = await open_database(
             settings.effective_database_url,
@@ -79,12 +62,14 @@ async def _open_store(
         )
     except StoreError as error:
         findings.append(Finding("store", "problem", str(error)))
-        yield None
-        return
+        findings += await check_public_url(settings, None)
+        return True
     try:
-        yield db
+        findings += await _check_store(settings, db)
+        return not await is_only_api_here(settings, db)
     except StoreError as error:
         findings.append(Finding("store", "problem", str(error)))
+        return True
     finally:
         await db.close()
 
