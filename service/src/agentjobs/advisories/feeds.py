@@ -96,27 +96,20 @@ async def claim_feed(
 
 
 class FeedClaim:
-    """A lease on one feed."""
+    """A lease on one feed, and what its holder may write, each in a transaction."""
 
     def __init__(self, db: Database, feed: Feed) -> None:
-        self._db = db
         self._feed = feed
         self._lease = Lease(db, DUE, feed.ecosystem, feed.due_at)
 
     async def renew(self) -> bool:
         return await self._lease.renew()
 
-    async def succeed(self, synced: SyncState, next_in_seconds: float) -> None:
-        await self._db.transact(self._succeed, synced, next_in_seconds)
-
-    async def fail(self, reason: str, max_backoff_seconds: float) -> None:
-        await self._db.transact(self._fail, reason, max_backoff_seconds)
-
     async def release(self) -> None:
         """Make the feed due for another process, because this one is stopping."""
         await self._lease.release(0)
 
-    async def _succeed(self, tx: Transaction, synced: SyncState, next_in_seconds: float) -> None:
+    async def succeed(self, tx: Transaction, synced: SyncState, next_in_seconds: float) -> None:
         now = await tx.clock_ms()
         warnings = msgspec.json.encode(_limit(synced.warnings)).decode()
         await tx.execute(
@@ -131,7 +124,7 @@ class FeedClaim:
             **msgspec.structs.asdict(synced) | {"warnings": warnings},
         )
 
-    async def _fail(self, tx: Transaction, reason: str, max_backoff_seconds: float) -> None:
+    async def fail(self, tx: Transaction, reason: str, max_backoff_seconds: float) -> None:
         now, max_ms = await tx.clock_ms(), int(max_backoff_seconds * SECOND_MS)
         await tx.execute(
             "UPDATE advisory_feeds SET error = :reason, failures = failures + 1, checked_at = :now,"

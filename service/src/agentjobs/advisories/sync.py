@@ -65,12 +65,12 @@ async def sync_claimed(
         work = _Sync(db, feed, source, on_progress).run()
         synced, result = await run_renewing(work, claim.renew, _RENEW_SECONDS, DUE.lease_ms)
     except SourceError as error:
-        await claim.fail(str(error), every_seconds)
+        await db.transact(claim.fail, str(error), every_seconds)
         raise
     except asyncio.CancelledError:
         await asyncio.shield(claim.release())
         raise
-    await claim.succeed(synced, every_seconds)
+    await db.transact(claim.succeed, synced, every_seconds)
     # Even without changes: a registry may be reachable again or have published a fix.
     await db.transact(request_ecosystem_scans, [feed.ecosystem])
     return result

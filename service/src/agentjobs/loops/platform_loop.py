@@ -123,7 +123,7 @@ class PlatformLoop:
 
     async def _fail(self, claim: SyncClaim) -> None:
         try:
-            await claim.fail(_INTERNAL_ERROR)
+            await self._db.transact(claim.fail, _INTERNAL_ERROR)
         except StoreUnavailable as error:
             outages.report(self.name, error)
 

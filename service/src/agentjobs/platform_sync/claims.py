@@ -118,11 +118,11 @@ async def claim_due_sync(
 
 
 class SyncClaim:
-    """What the holder of a claim may write. A repository made due meanwhile stays due."""
+    """What the holder of a claim may write, each in a transaction. A repository made due meanwhile
+    stays due."""
 
     def __init__(self, db: Database, due: DueSync) -> None:
         self.due = due
-        self._db = db
         self._lease = Lease(db, SYNC, due.repo.id, due.lease_until)
 
     async def renew(self) -> bool:
@@ -130,32 +130,10 @@ class SyncClaim:
         return await self._lease.renew()
 
     async def finish(
-        self, full_due_at: int, note: str | None, *, due_at: int | None = None
+        self, tx: Transaction, full_due_at: int, note: str | None, *, due_at: int | None = None
     ) -> None:
         """`note` is a problem despite success; `due_at` asks for a sync before the full one."""
-        due_at = full_due_at if due_at is None else min(due_at, full_due_at)
-        await self._db.transact(self._finish, full_due_at, due_at, note)
-
-    async def postpone(self, wait_seconds: float) -> None:
-        """Leave everything as it is until then."""
-        await self._db.transact(self._postpone, wait_seconds)
-
-    async def fail(
-        self, reason: str, *, is_unreachable: bool = False, wait_seconds: float = 0.0
-    ) -> None:
-        """`is_unreachable`: the platform did not answer, so other syncs of the connection wait;
-        for at least `wait_seconds`, which it may have asked for."""
-        is_pausing = is_unreachable or wait_seconds > 0
-        await self._db.transact(self._fail, reason, wait_seconds if is_pausing else None)
-
-    async def fail_connection(self, reason: str) -> None:
-        """The platform refuses the credential, which fails all repositories of the connection."""
-        await self._db.transact(self._fail_connection, reason[:_MAX_ERROR_LENGTH])
-
-    async def _finish(
-        self, tx: Transaction, full_due_at: int, due_at: int, note: str | None
-    ) -> None:
-        due = self.due
+        due, due_at = self.due, full_due_at if due_at is None else min(due_at, full_due_at)
         await tx.execute(
             "INSERT INTO repo_sync (repo_id, error, synced_at, full_due_at)"
             " VALUES (:id, :note, :claimed_at, :full_due_at) ON CONFLICT (repo_id) DO UPDATE SET"
@@ -174,20 +152,32 @@ class SyncClaim:
         if due.connection_error is not None and due.connection_error == due.error:
             await health.clear_error(tx, connection_id, due.error)
 
-    async def _postpone(self, tx: Transaction, wait_seconds: float) -> None:
+    async def postpone(self, tx: Transaction, wait_seconds: float) -> None:
+        """Leave everything as it is until then."""
         due_at = await tx.clock_ms() + int(wait_seconds * SECOND_MS)
         await self._release(tx, due_at, has_failed=None)
 
-    async def _fail(self, tx: Transaction, reason: str, pause_seconds: float | None) -> None:
+    async def fail(
+        self,
+        tx: Transaction,
+        reason: str,
+        *,
+        is_unreachable: bool = False,
+        wait_seconds: float = 0.0,
+    ) -> None:
+        """`is_unreachable`: the platform did not answer, so other syncs of the connection wait;
+        for at least `wait_seconds`, which it may have asked for."""
         due = self.due
         await _store_error(tx, "r.id = :id", reason, id=due.repo.id)
         due_at = await tx.clock_ms() + sync_backoff_ms(due.failures)
         await self._release(tx, due_at, has_failed=True)
-        if pause_seconds is not None:
+        if is_unreachable or wait_seconds > 0:
             connection_id = due.repo.connection_id
-            await health.record_unreachable(tx, connection_id, due.claimed_at, pause_seconds)
+            await health.record_unreachable(tx, connection_id, due.claimed_at, wait_seconds)
 
-    async def _fail_connection(self, tx: Transaction, reason: str) -> None:
+    async def fail_connection(self, tx: Transaction, reason: str) -> None:
+        """The platform refuses the credential, which fails all repositories of the connection."""
+        reason = reason[:_MAX_ERROR_LENGTH]
         due, connection_id = self.due, self.due.repo.connection_id
         await _store_error(tx, "r.connection_id = :id", reason, id=connection_id)
         due_at = await tx.clock_ms() + sync_backoff_ms(due.failures)

@@ -7,6 +7,7 @@ is deleted and created again: Gitea cannot change a secret, and GitLab cannot re
 import random
 import secrets
 
+from agentjobs.connections.connections import load_connection
 from agentjobs.connections.health import sync_backoff_ms
 from agentjobs.connections.hook_urls import hook_path, hook_url, reason_unreachable
 from agentjobs.organizations.sealing import SealingKeys
@@ -56,7 +57,9 @@ class HookRegistration:
         await self._db.transact(hook_rows.record_check, repo.id, checked, wait_seconds)
 
     async def _check(self, due: DueHook, repo: PlatformRepo, platform: Platform) -> CheckedHook:
-        if reason := reason_unreachable(self._public_url, await self._platform_url(repo)):
+        connection = await load_connection(self._db, repo.connection_id)
+        platform_url = "" if connection is None else connection.url
+        if reason := reason_unreachable(self._public_url, platform_url):
             return CheckedHook(state="refused", note=reason)
         shared_url = hook_url(self._public_url, repo.platform, repo.connection_id)
         shared = await platform.hooks.shared()
@@ -86,12 +89,6 @@ class HookRegistration:
         # Before the platform knows it: the first delivery may arrive before the response.
         await self._db.transact(hook_rows.store_secret, repo.id, self._keys.seal(secret, *context))
         return await platform.hooks.create(repo.address, url, secret)
-
-    async def _platform_url(self, repo: PlatformRepo) -> str:
-        row = await self._db.fetch_one(
-            "SELECT url FROM platform_connections WHERE id = :id", id=repo.connection_id
-        )
-        return "" if row is None else str(row["url"])
 
 
 async def open_registered_secret(

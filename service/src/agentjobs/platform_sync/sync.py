@@ -43,10 +43,6 @@ class PlatformSource(Protocol):
         """Raises PlatformError."""
 
 
-class RepositoryMissing(Exception):
-    """The platform no longer has the repository, or does not show it to this connection."""
-
-
 class PlatformUnreachable(Exception):
     """The platform did not answer the first request in time, or asked to wait."""
 
@@ -72,18 +68,19 @@ class PlatformSync:
         try:
             result = await self._sync(due)
         except PollsPaused as error:
-            await claim.postpone(error.retry_after_seconds)
+            await self._db.transact(claim.postpone, error.retry_after_seconds)
             return True
-        except RepositoryMissing as error:
-            await claim.fail(str(error))
         except PlatformUnreachable as error:
-            await claim.fail(str(error), is_unreachable=True, wait_seconds=error.wait_seconds)
+            await self._db.transact(
+                claim.fail, str(error), is_unreachable=True, wait_seconds=error.wait_seconds
+            )
         except PlatformError as error:
             fault = await self._connection_fault(due, error) if error.is_of_connection else None
             if fault is not None:
-                await claim.fail_connection(fault)
+                await self._db.transact(claim.fail_connection, fault)
             else:
-                await claim.fail(str(error), wait_seconds=_requested_wait(error))
+                wait_seconds = _requested_wait(error)
+                await self._db.transact(claim.fail, str(error), wait_seconds=wait_seconds)
         else:
             await self._finish(claim, result)
             return True
@@ -110,7 +107,7 @@ class PlatformSync:
         if due.is_full or full_due_at is None:
             full_due_at = next_due_at(due, self._settings.platform_poll_seconds, now)
         due_at = now + DEFERRED_SECONDS * SECOND_MS if result.is_incomplete else None
-        await claim.finish(full_due_at, result.note, due_at=due_at)
+        await self._db.transact(claim.finish, full_due_at, result.note, due_at=due_at)
         if due.failures:
             await end_outages_of_connection(self._db, due.repo.connection_id)
 
@@ -184,7 +181,7 @@ async def _fetch(platform: Platform, repo: PlatformRepo) -> RemoteRepository:
             raise PlatformUnreachable(str(error), _requested_wait(error)) from None
         if error.fault != "gone":
             raise
-        raise RepositoryMissing(
+        raise PlatformError(
             f"{repo.full_name} no longer exists on its platform, or this connection cannot see it:"
             f" restore it or the permission there, or disconnect it here. ({error})"
         ) from None

@@ -232,7 +232,7 @@ async def test_a_feed_is_synchronized_by_one_process_at_a_time(harness: SyncHarn
     # A later claim has another lease, unless a test makes both in one millisecond.
     claim = FeedClaim(harness.db, msgspec.structs.replace(own_claim, due_at=1))
     assert not await claim.renew()
-    await claim.fail("too late", 60)
+    await harness.db.transact(claim.fail, "too late", 60)
     assert (await harness.feed()).error is None
     assert await FeedClaim(harness.db, other_claim).renew()
 
