@@ -6,9 +6,10 @@ connection of an organization, is a Platform.
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import msgspec
+from msgspec import Meta
 
 from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.git.remote import Remote
@@ -30,6 +31,17 @@ STATUS_NAME = "agentjobs"
 
 
 MAX_OPEN_PULLS = 50
+# What a platform may return in such a field; `validate` refuses anything else.
+Number = Annotated[int, Meta(gt=0, le=2**63 - 1)]
+ExternalId = Annotated[str, Meta(pattern=r"^0*[1-9][0-9]*\Z", max_length=18)]
+# Empty for a pull request without a branch.
+CommitId = Annotated[str, Meta(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})?\Z")]
+Name = Annotated[str, Meta(pattern=r"^[^\x00-\x20\x7f]+\Z", max_length=1_000)]
+NameOrEmpty = Annotated[str, Meta(pattern=r"^[^\x00-\x20\x7f]*\Z", max_length=1_000)]
+# With any host: GitHub Enterprise may use another name for itself.
+_VISIBLE = r"[^\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f]"
+_URL = rf"^https?://(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d*)?(?:[/?#]{_VISIBLE}*)?\Z"
+WebUrl = Annotated[str, Meta(pattern=_URL, max_length=2_000)]
 
 
 class PlatformError(Exception):
@@ -83,8 +95,8 @@ class PullRequestRequest(msgspec.Struct, frozen=True, kw_only=True):
 class PullRequest(msgspec.Struct, frozen=True):
     """`notes` say which parts of the request failed, such as an unknown reviewer."""
 
-    number: int
-    url: str
+    number: Number
+    url: WebUrl
     draft: bool
     notes: tuple[str, ...] = ()
 
@@ -92,20 +104,18 @@ class PullRequest(msgspec.Struct, frozen=True):
 class BranchPull(msgspec.Struct, frozen=True):
     """The current pull request of a branch."""
 
-    number: int
+    number: Number
     title: str
     state: str
 
 
-class RemotePull(msgspec.Struct, frozen=True):
+class RemotePull(BranchPull, frozen=True):
     """A pull request as the platform returns it."""
 
-    number: int
-    title: str
     state: PullState
     draft: bool
-    head_commit: str
-    url: str
+    head_commit: CommitId
+    url: WebUrl
 
 
 class Comment(msgspec.Struct, frozen=True):
@@ -114,10 +124,10 @@ class Comment(msgspec.Struct, frozen=True):
     `location` is where a comment on a line is, such as `src/a.py, line 12`.
     """
 
-    id: int
-    author: str
+    id: Number
+    author: NameOrEmpty
     text: str
-    url: str
+    url: WebUrl
     kind: CommentKind = "comment"
     location: str = ""
 
@@ -132,12 +142,12 @@ class CommentCursor(msgspec.Struct, frozen=True):
 
 
 class Issue(msgspec.Struct, frozen=True):
-    full_name: str
-    number: int
+    full_name: Name
+    number: Number
     title: str
     text: str
     labels: tuple[str, ...]
-    url: str
+    url: WebUrl
 
 
 class RemoteRepository(msgspec.Struct, frozen=True):
@@ -147,9 +157,9 @@ class RemoteRepository(msgspec.Struct, frozen=True):
     does not tell.
     """
 
-    external_id: str
-    full_name: str
-    default_branch: str
+    external_id: ExternalId
+    full_name: Name
+    default_branch: NameOrEmpty
     is_archived: bool = False
     may_push: bool = True
     pushed_at: int | None = None
@@ -173,7 +183,7 @@ class Account(msgspec.Struct, frozen=True):
     connection name.
     """
 
-    login: str
+    login: Name
     is_own: bool
     missing: tuple[str, ...] = ()
     missing_extras: tuple[str, ...] = ()
