@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 import msgspec
@@ -50,7 +51,9 @@ class GitHubAccess:
 
     def api(self, scope: Scope) -> PlatformApi:
         async def headers() -> Mapping[str, str]:
-            return _headers(await self._token(scope))
+            if not self.is_app:
+                return _headers(self._credential)
+            return _headers((await self._app_token(scope)).token)
 
         def renew() -> bool:
             return self.is_app and self._tokens.forget(self._key(scope))
@@ -78,10 +81,6 @@ class GitHubAccess:
         except ApiError as error:
             raise self._installation_error(error) from None
 
-    async def granted_permissions(self) -> Mapping[str, str]:
-        """The installation's permissions, requested again after some minutes."""
-        return await self._granted(self.as_app())
-
     def forget_permissions(self, scope: Scope) -> None:
         """Ask for them again, and for a new token, after one was missing."""
         self._tokens.forget_granted(self._installation_key)
@@ -89,10 +88,14 @@ class GitHubAccess:
 
     async def token(self, scope: Scope) -> str:
         """A token for git, with retries."""
+        return (await self.app_token(scope)).token if self.is_app else self._credential
+
+    async def app_token(self, scope: Scope) -> InstallationToken:
+        """A token of the installation, with retries."""
         attempt = 0
         while True:
             try:
-                return await self._token(scope)
+                return await self._app_token(scope)
             except ApiError as error:
                 if not await self._retry_budget.wait_before_retry(error, attempt):
                     raise
@@ -102,9 +105,7 @@ class GitHubAccess:
         """Whether the token was issued so recently that GitHub may not accept it yet."""
         return self.is_app and self._tokens.is_fresh(self._key(scope))
 
-    async def _token(self, scope: Scope) -> str:
-        if not self.is_app:
-            return self._credential
+    async def _app_token(self, scope: Scope) -> InstallationToken:
         try:
             return await self._tokens.token(self._key(scope), lambda: self._mint(scope))
         except ApiError as error:
@@ -115,48 +116,37 @@ class GitHubAccess:
     async def _mint(self, scope: Scope) -> InstallationToken:
         # Other callers wait for this token with their own retry budgets, so they wait outside.
         api = self.as_app(RetryBudget(0, time_of_day=self._retry_budget.time_of_day))
-        chosen = await self._permissions(api, scope)
+        is_known = self._tokens.granted(self._installation_key) is not None
         try:
-            return await self._request_token(api, scope, chosen)
-        except ApiError as error:
-            if error.status != 422:
-                raise self._installation_error(error) from None
-            reason = str(error)
-        # The installation may have lost a permission since it was asked for them.
-        self._tokens.forget_granted(self._installation_key)
-        current = await self._permissions(api, scope)
-        if current != chosen:
-            return await self._request_token(api, scope, current)
-        where = scope.full_name or "any repository"
-        raise PlatformError(
-            f"The GitHub App is not installed on {where}, or the repository was deleted: {reason}",
-            "gone",
-        )
-
-    async def _granted(self, api: PlatformApi) -> Mapping[str, str]:
-        async def request() -> Mapping[str, str]:
-            return (await self.installation(api)).permissions
-
-        return await self._tokens.granted(self._installation_key, request)
-
-    async def _permissions(self, api: PlatformApi, scope: Scope) -> Mapping[str, str]:
-        is_known = self._tokens.knows_granted(self._installation_key)
-        granted = await self._granted(api)
-        try:
-            return choose_permissions(granted, scope.permissions)
-        except PlatformError:
-            # Asked again: an admin may grant what is missing at any time.
+            return await self._request_token(api, scope)
+        except PlatformError as error:
+            if error.fault not in {"denied", "gone"}:
+                raise
+            # The installation may have got or lost permissions since it was asked for them.
             self._tokens.forget_granted(self._installation_key)
             if not is_known:
                 raise
-        return await self._permissions(api, scope)
+        return await self._request_token(api, scope)
 
-    async def _request_token(
-        self, api: PlatformApi, scope: Scope, permissions: Mapping[str, str]
-    ) -> InstallationToken:
-        body = {**scope.fields, "permissions": dict(permissions)}
-        path = f"{self._installation_path()}/access_tokens"
-        return await api.send_as(InstallationToken, "POST", path, body)
+    async def _request_token(self, api: PlatformApi, scope: Scope) -> InstallationToken:
+        granted = self._tokens.granted(self._installation_key)
+        if granted is None:
+            granted = (await self.installation(api)).permissions
+            self._tokens.put_granted(self._installation_key, granted)
+        chosen = choose_permissions(granted, scope.permissions)
+        body, path = {**scope.fields, "permissions": chosen}, self._installation_path()
+        try:
+            token = await api.send_as(InstallationToken, "POST", f"{path}/access_tokens", body)
+        except ApiError as error:
+            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise self._installation_error(error) from None
+            where = scope.full_name or "any repository"
+            raise PlatformError(
+                f"The GitHub App is not installed on {where}, or the repository was deleted:"
+                f" {error}",
+                "gone",
+            ) from None
+        return msgspec.structs.replace(token, permissions=chosen)
 
     def _installation_error(self, error: ApiError) -> PlatformError:
         """Without its installation, the App can do nothing at all."""

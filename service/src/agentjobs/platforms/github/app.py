@@ -63,7 +63,7 @@ _PERMISSIONS = {
 # How long the permissions of an installation are not asked for again.
 _GRANT_SECONDS = 300
 _LEVELS = {"read": "read-only", "write": "read and write"}
-_RANKS = ("none", "read", "write", "admin")
+_RANKS = {"none": 0, "read": 1, "write": 2, "admin": 3}
 
 
 class Scope(NamedTuple):
@@ -90,6 +90,7 @@ class InstallationToken(msgspec.Struct, frozen=True):
 
     token: str
     expires_at: Annotated[datetime, msgspec.Meta(tz=True)]
+    permissions: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"InstallationToken(expires_at={self.expires_at})"
@@ -98,7 +99,7 @@ class InstallationToken(msgspec.Struct, frozen=True):
 @dataclass(slots=True)
 class _CachedToken:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    token: str = field(default="", repr=False)
+    token: InstallationToken | None = None
     issued_at: float = 0.0
     usable_until: float = 0.0
 
@@ -113,31 +114,25 @@ class TokenCache:
 
     async def token(
         self, key: Hashable, request: Callable[[], Awaitable[InstallationToken]]
-    ) -> str:
+    ) -> InstallationToken:
         cached = self._tokens.setdefault(key, _CachedToken())
         async with cached.lock:
-            if self._clock() >= cached.usable_until:
-                granted = await request()
+            if cached.token is None or self._clock() >= cached.usable_until:
+                cached.token = await request()
                 cached.issued_at = self._clock()
                 latest = cached.issued_at + MAX_TOKEN_SECONDS
-                ends_at = min(granted.expires_at.timestamp(), latest)
-                cached.token, cached.usable_until = granted.token, ends_at - SPARE_SECONDS
+                ends_at = min(cached.token.expires_at.timestamp(), latest)
+                cached.usable_until = ends_at - SPARE_SECONDS
                 self._remove_expired()
             return cached.token
 
-    async def granted(
-        self, key: Hashable, request: Callable[[], Awaitable[Mapping[str, str]]]
-    ) -> Mapping[str, str]:
-        """The permissions of an installation, which `request` asks for."""
-        if self.knows_granted(key):
-            return self._grants[key][1]
-        permissions = await request()
-        self._grants[key] = (self._clock(), permissions)
-        return permissions
+    def granted(self, key: Hashable) -> Mapping[str, str] | None:
+        """The permissions of an installation; None if they have to be asked for."""
+        asked_at, permissions = self._grants.get(key, (-math.inf, {}))
+        return permissions if self._clock() < asked_at + _GRANT_SECONDS else None
 
-    def knows_granted(self, key: Hashable) -> bool:
-        asked_at, _ = self._grants.get(key, (-math.inf, {}))
-        return self._clock() < asked_at + _GRANT_SECONDS
+    def put_granted(self, key: Hashable, permissions: Mapping[str, str]) -> None:
+        self._grants[key] = (self._clock(), permissions)
 
     def forget_granted(self, key: Hashable) -> None:
         self._grants.pop(key, None)
@@ -145,16 +140,16 @@ class TokenCache:
     def is_fresh(self, key: Hashable) -> bool:
         """Whether GitHub issued the token so recently that it may not be replicated yet."""
         cached = self._tokens.get(key)
-        if cached is None or not cached.token:
+        if cached is None or cached.token is None:
             return False
         return self._clock() < cached.issued_at + REPLICATION_SECONDS
 
     def forget(self, key: Hashable) -> bool:
         """Drop a token that was not accepted; False if none was cached."""
         cached = self._tokens.get(key)
-        if cached is None or not cached.token:
+        if cached is None or cached.token is None:
             return False
-        cached.token, cached.usable_until = "", 0.0
+        cached.token, cached.usable_until = None, 0.0
         return True
 
     def _remove_expired(self) -> None:
@@ -176,9 +171,8 @@ def app_jwt(app_id: str, private_key: str, now: float) -> str:
 
 def missing_permissions(granted: Mapping[str, str], required: Mapping[str, str]) -> tuple[str, ...]:
     """The permissions that are not granted at the required level."""
-    return tuple(
-        name for name, level in required.items() if _rank(granted.get(name, "none")) < _rank(level)
-    )
+    ranks = {name: _RANKS.get(granted.get(name, "none"), 0) for name in required}
+    return tuple(name for name, level in required.items() if ranks[name] < _RANKS[level])
 
 
 def permission_titles(
@@ -202,15 +196,6 @@ def choose_permissions(granted: Mapping[str, str], required: Mapping[str, str]) 
 
     Raises PlatformError if one is missing.
     """
-    chosen = _reduce_permissions(granted, required)
-    if required == WORK_PERMISSIONS:
-        missing = missing_permissions(granted, EXTRA_PERMISSIONS)
-        extra = {name: EXTRA_PERMISSIONS[name] for name in EXTRA_PERMISSIONS if name not in missing}
-        return chosen | extra
-    return chosen
-
-
-def _reduce_permissions(granted: Mapping[str, str], required: Mapping[str, str]) -> dict[str, str]:
     missing = missing_permissions(granted, required)
     needed = tuple(name for name in missing if name != _OPTIONAL_PERMISSION)
     if needed:
@@ -220,14 +205,12 @@ def _reduce_permissions(granted: Mapping[str, str], required: Mapping[str, str])
             " it in the installation.",
             "denied",
         )
-    reduced = {
-        name: granted.get(name, "none") if name in missing else required[name] for name in required
-    }
-    return {name: level for name, level in reduced.items() if level != "none"}
-
-
-def _rank(level: str) -> int:
-    return _RANKS.index(level) if level in _RANKS else 0
+    wanted = required if required != WORK_PERMISSIONS else {**required, **EXTRA_PERMISSIONS}
+    lacking = missing_permissions(granted, wanted)
+    chosen = {name: level for name, level in wanted.items() if name not in lacking}
+    if _OPTIONAL_PERMISSION in missing and granted.get(_OPTIONAL_PERMISSION, "none") != "none":
+        chosen[_OPTIONAL_PERMISSION] = granted[_OPTIONAL_PERMISSION]
+    return chosen
 
 
 def _key(private_key: str) -> RSAPrivateKey:

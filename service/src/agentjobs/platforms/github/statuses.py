@@ -46,7 +46,7 @@ class StatusWriter:
         if not self._access.is_app:
             await self._write_status(status)
             return
-        granted = await self._access.granted_permissions()
+        granted = (await self._access.app_token(self._scope)).permissions
         if not missing_permissions(granted, {"checks": "write"}):
             await self._write_check_run(status)
         elif not missing_permissions(granted, {"statuses": "write"}):
