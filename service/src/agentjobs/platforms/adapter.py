@@ -62,10 +62,11 @@ class Adapter(abc.ABC):
         self.traffic = (traffic or TrafficRegistry()).of(connection.id, credential)
         self._session = session
         self._git_transport = git_transport
-        self._latest: tuple[RepoAddress, RemoteRepository, float] | None = None
+        self._latest: tuple[float, RemoteRepository] | None = None
 
     @abc.abstractmethod
-    async def repository(self, repo: RepoAddress) -> RemoteRepository: ...
+    async def read_repository(self, repo: RepoAddress) -> RemoteRepository:
+        """Raises PlatformError."""
 
     @abc.abstractmethod
     async def git_access(self, repo: RepoAddress) -> GitAccess:
@@ -74,8 +75,8 @@ class Adapter(abc.ABC):
     @contextlib.asynccontextmanager
     async def open_remote(self, repo: RepoAddress, credential: str) -> AsyncIterator[Remote]:  # noqa: ARG002 - the connection's credential is used
         # The name may belong to another repository by now, and a cached token may be revoked; git
-        # would notice neither. A sync has just asked.
-        current = self.take_latest(repo) or await self.repository(repo)
+        # would notice neither.
+        current = await self.current(repo)
         access = await self.git_access(repo)
         url = f"{self.url}{build_path(*current.full_name.split('/'))}.git"
         async with self._git_transport.connect(
@@ -94,17 +95,18 @@ class Adapter(abc.ABC):
         """A value that the platform returned and that can be stored. Raises PlatformError."""
         return validate(self.title, value)
 
-    def put_latest(self, repo: RepoAddress, remote: RemoteRepository) -> None:
-        """Keep it, so that one operation does not ask for the repository twice."""
-        self._latest = (repo, remote, self.retry_budget.time_of_day())
+    async def repository(self, repo: RepoAddress) -> RemoteRepository:
+        remote = await self.read_repository(repo)
+        self._latest = (self.retry_budget.time_of_day(), remote)
+        return remote
 
-    def take_latest(self, repo: RepoAddress) -> RemoteRepository | None:
-        """The repository that was read just now; only once."""
-        latest, self._latest = self._latest, None
-        if latest is None or latest[0].external_id != repo.external_id or not repo.external_id:
-            return None
-        age = self.retry_budget.time_of_day() - latest[2]
-        return latest[1] if 0 <= age <= _MAX_AGE_SECONDS else None
+    async def current(self, repo: RepoAddress) -> RemoteRepository:
+        """The repository as the platform returned it a moment ago, or returns it now."""
+        if self._latest is not None and repo.external_id == self._latest[1].external_id:
+            age = self.retry_budget.time_of_day() - self._latest[0]
+            if 0 <= age <= _MAX_AGE_SECONDS:
+                return self._latest[1]
+        return await self.repository(repo)
 
 
 def commit_status(status: CommitStatus, max_characters: int | None = None) -> dict[str, str]:

@@ -48,10 +48,6 @@ def pull_title(request: PullRequestRequest, prefix: str = "") -> str:
     return f"{prefix}{line}"[:MAX_TITLE_CHARACTERS].rstrip()
 
 
-def pull_body(request: PullRequestRequest, max_bytes: int) -> str:
-    return truncate(request.body, max_bytes)
-
-
 def truncate(text: str, max_bytes: int) -> str:
     """Bytes are never fewer than characters, so this holds for platforms that count either."""
     return truncate_bytes(replace_unstorable(text), max_bytes, _TRUNCATED)

@@ -13,7 +13,6 @@ from aiohttp import web
 
 from agentjobs.platforms.http import client as api_module
 from agentjobs.platforms.http.client import ApiError, PlatformApi, RetryBudget
-from agentjobs.platforms.http.list_bounds import ALL_REPOSITORIES, ListBounds
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.sessions import new_session
@@ -92,7 +91,7 @@ def new_api(url: str, session: aiohttp.ClientSession, retry_budget: RetryBudget)
 async def test_a_request_is_encoded_correctly(server: ScriptedServer, api: PlatformApi) -> None:
     server.responses = [json_response(value=[1, 2])]
     name = api_module.build_path("projects", "a/b ü", 7)
-    assert await api.get(name, head="o:x/y&z", draft=True, page=2, left_out=None) == [1, 2]
+    assert await api.get_as(list, name, head="o:x/y&z", draft=True, page=2, left_out=None) == [1, 2]
     assert server.requests[0].rel_url.raw_path == "/api/v4/projects/a%2Fb%20%C3%BC/7"
     assert dict(server.requests[0].query) == {"head": "o:x/y&z", "draft": "true", "page": "2"}
     assert server.requests[0].headers["PRIVATE-TOKEN"] == SECRET
@@ -123,7 +122,7 @@ async def test_temporary_failures_are_retried_with_growing_waits(
         json_response(503, Retry_After="40"),
         json_response(),
     ]
-    assert await api.get("/x") == {"ok": True}
+    assert await api.get_as(dict, "/x") == {"ok": True}
     assert len(server.requests) == 6
     for wait, shortest, longest in zip(clock.waits, (1, 2, 4, 40), (1.25, 2.5, 5, 42), strict=True):
         assert shortest <= wait <= longest
@@ -170,14 +169,15 @@ async def test_a_rate_limit_is_waited_for_only_within_the_retry_budget(
         json_response(),
     ]
     with pytest.raises(ApiError, match="try again in 30 minutes") as caught:
-        await new_api(server.url, session, clock.retry_budget(600)).get("/x")
+        await new_api(server.url, session, clock.retry_budget(600)).get_as(dict, "/x")
     assert caught.value.fault == "away"
     assert clock.waits == []
     server.responses = [
         json_response(403, {"message": "API rate limit exceeded"}, **limits),
         json_response(),
     ]
-    assert await new_api(server.url, session, clock.retry_budget(3_600)).get("/x") == {"ok": True}
+    patient = new_api(server.url, session, clock.retry_budget(3_600))
+    assert await patient.get_as(dict, "/x") == {"ok": True}
 
 
 async def test_requests_to_an_unavailable_platform_back_off(
@@ -185,7 +185,7 @@ async def test_requests_to_an_unavailable_platform_back_off(
 ) -> None:
     server.responses = [json_response(500, Retry_After="0")]
     with pytest.raises(ApiError) as caught:
-        await api.get("/x")
+        await api.get_as(dict, "/x")
     assert caught.value.fault == "away"
     assert len(server.requests) <= 15
     assert 500 < sum(clock.waits) <= 600
@@ -202,7 +202,7 @@ async def test_a_post_that_may_have_been_processed_is_not_repeated(
         assert (caught.value.fault, len(server.requests)) == ("away", 1)
     # The response says that nothing was done.
     server.responses = [json_response(503), json_response(201)]
-    assert await api.post("/pulls", {}) == {"ok": True}
+    assert (await api.post("/pulls", {})).body == b'{"ok": true}'
     # An idempotent request is repeated.
     server.responses = [None, json_response()]
     assert (await api.request("PUT", "/pulls", {})).status == 200
@@ -227,7 +227,7 @@ async def test_a_refusal_is_final_and_quotes_the_platform(
     for status, body, fault, text in REFUSALS:
         server.responses = [json_response(status, body)]
         with pytest.raises(ApiError) as caught:
-            await api.get("/x", needs="Pull requests: read and write")
+            await api.get_as(dict, "/x", needs="Pull requests: read and write")
         error = caught.value
         assert (error.fault, error.status) == (fault, status)
         assert text in str(error)
@@ -253,7 +253,7 @@ async def test_a_response_that_is_not_from_an_api_asks_to_check_the_address(
         with pytest.raises(
             ApiError, match="web page instead of an API response; check the address"
         ) as got:
-            await api.get("/x")
+            await api.get_as(object, "/x")
         assert got.value.fault == "unusable"
     assert len(server.requests) == len(pages)
     server.responses = [json_response(value={"id": "x"})]
@@ -266,12 +266,12 @@ async def test_redirects_are_followed_if_they_ask_for_the_same_request(
 ) -> None:
     moved = json_response(301, Location="/api/v4/repositories/7?page=1")
     server.responses = [moved, json_response()]
-    assert await api.get("/repos/a/b") == {"ok": True}
+    assert await api.get_as(dict, "/repos/a/b") == {"ok": True}
     assert server.requests[1].rel_url.path_qs == "/api/v4/repositories/7?page=1"
     assert server.requests[1].headers["PRIVATE-TOKEN"] == SECRET
     server.requests.clear()
     server.responses = [json_response(307, Location="/api/v4/repositories/7"), json_response()]
-    assert await api.post("/repos/a/b/pulls", {}) == {"ok": True}
+    assert (await api.post("/repos/a/b/pulls", {})).body == b'{"ok": true}'
     assert [request.method for request in server.requests] == ["POST", "POST"]
     server.responses = [json_response(301, Location="/api/v4/repositories/7")]
     with pytest.raises(ApiError, match="has moved"):
@@ -287,7 +287,7 @@ async def test_the_credential_is_not_sent_to_another_host(
         server.requests.clear()
         server.responses = [json_response(301, Location=address)]
         with pytest.raises(ApiError, match="redirects to another host") as caught:
-            await api.get("/x")
+            await api.get_as(dict, "/x")
         assert caught.value.fault == "unusable"
         assert len(server.requests) == 1
 
@@ -313,7 +313,7 @@ async def test_links_to_another_host_are_followed_on_the_connections_own_address
 async def test_a_redirect_loop_ends(server: ScriptedServer, api: PlatformApi) -> None:
     server.responses = [json_response(302, Location=server.url)]
     with pytest.raises(ApiError, match="endlessly") as caught:
-        await api.get("/x")
+        await api.get_as(dict, "/x")
     assert caught.value.fault == "unusable"
     assert len(server.requests) == 4
 
@@ -336,14 +336,14 @@ async def test_pages_are_read_to_their_end_and_a_list_without_one_is_refused(
 
 
 async def test_a_list_without_an_end_is_read_no_further_than_its_bounds(
-    server: ScriptedServer, api: PlatformApi
+    server: ScriptedServer, api: PlatformApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def endless(request: web.Request) -> web.Response:
         number = int(request.query.get("page", "1"))
         link = f'<{server.url}/x?page={number + 1}>; rel="next"'
         return json_response(value=["x" * 1_000], Link=link)
 
-    async def read(**bounds: ListBounds) -> int:
+    async def read(**bounds: int) -> int:
         server.requests.clear()
         with pytest.raises(ApiError, match="endless list") as caught:
             _ = [page async for page in api.pages(list[str], "/x", **bounds)]
@@ -352,8 +352,9 @@ async def test_a_list_without_an_end_is_read_no_further_than_its_bounds(
 
     server.responses = [endless]
     assert await read() == 51
-    assert await read(bounds=ListBounds(size_bytes=10_000)) == 10
-    assert await read(bounds=ALL_REPOSITORIES._replace(pages=60)) == 61
+    assert await read(max_pages=60) == 61
+    monkeypatch.setattr(api_module, "MEAN_PAGE_BYTES", 200)
+    assert await read() == 10
     server.responses = [json_response(value=["x"] * 1_001)]
     assert await read() == 1
 
@@ -388,11 +389,11 @@ async def test_a_response_is_bounded_and_never_decompressed(
     monkeypatch.setattr(api_module, "MAX_RESPONSE_BYTES", 2**20)
     server.responses = [web.Response(body=b" " * (2**20 + 1))]
     with pytest.raises(ApiError, match="more than 1 MiB") as caught:
-        await api.get("/x")
+        await api.get_as(dict, "/x")
     assert caught.value.fault == "unusable"
     server.responses = [web.Response(body=b"x", headers={"Content-Encoding": "gzip"})]
     with pytest.raises(ApiError, match="compressed"):
-        await api.get("/x")
+        await api.get_as(dict, "/x")
 
 
 async def test_a_platform_that_does_not_respond_is_unavailable(
@@ -421,7 +422,7 @@ async def test_an_address_that_may_not_be_dialled_is_refused_at_once(
     server.responses = [json_response()]
     async with new_session(AllowList.parse([], setting="AGENTJOBS_TEST_ALLOW")) as guarded:
         with pytest.raises(ApiError, match="AGENTJOBS_TEST_ALLOW") as caught:
-            await new_api(server.url, guarded, clock.retry_budget()).get("/x")
+            await new_api(server.url, guarded, clock.retry_budget()).get_as(dict, "/x")
     assert caught.value.fault == "unusable"
     assert (server.requests, clock.waits) == ([], [])
 
@@ -434,7 +435,7 @@ async def test_an_untrusted_certificate_error_says_what_the_operator_can_do(
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server_context(trustme.CA())).start()
     url = f"https://127.0.0.1:{runner.addresses[0][1]}"
     with pytest.raises(ApiError, match="AGENTJOBS_CA_FILE") as caught:
-        await new_api(url, session, clock.retry_budget()).get("/x")
+        await new_api(url, session, clock.retry_budget()).get_as(dict, "/x")
     assert (caught.value.fault, clock.waits) == ("unusable", [])
     await runner.cleanup()
 
@@ -449,7 +450,7 @@ async def test_no_message_contains_a_credential_that_the_platform_echoes(
     server.responses = [echo]
     for status in (400, 401, 403, 404, 422, 429, 500):
         with pytest.raises(ApiError) as caught:
-            await api.get("/x", status=status)
+            await api.get_as(dict, "/x", status=status)
         chain = (caught.value, caught.value.__cause__, caught.value.__context__)
         assert SECRET not in f"{chain!r} {caught.value} {caught.value.summary}"
     assert SECRET not in " ".join(clock.messages)
@@ -465,7 +466,7 @@ async def test_a_credential_with_invalid_characters_is_refused_without_quoting_i
         session, server.url, platform="GitLab", headers=broken, retry_budget=clock.retry_budget()
     )
     with pytest.raises(ApiError) as caught:
-        await api.get("/x")
+        await api.get_as(dict, "/x")
     assert caught.value.fault == "unauthorized"
     assert SECRET not in f"{caught.value!r}"
     assert server.requests == []
@@ -495,9 +496,9 @@ async def test_a_credential_that_can_be_renewed_is_renewed_once(
         renew=renew,
     )
     server.responses = [authenticate]
-    assert await api.post("/x", {}) == {"ok": True}
+    assert (await api.post("/x", {})).body == b'{"ok": true}'
     server.responses = [json_response(401)]
     with pytest.raises(ApiError) as caught:
-        await api.get("/x")
+        await api.get_as(dict, "/x")
     assert caught.value.fault == "unauthorized"
     assert len(server.requests) == 4

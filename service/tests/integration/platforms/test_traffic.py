@@ -71,6 +71,7 @@ async def test_a_repository_is_asked_for_once_in_a_look(harness: Harness) -> Non
         assert remote.url.endswith("/acme/shop.git")
     assert len(harness.server.calls_of(GET_REPO)) == 1
     # A later operation asks again: the name may belong to another repository by then.
+    harness.clock.now += 60
     async with github.open_remote(harness.repo, ""):
         pass
     await github.repository(harness.repo)

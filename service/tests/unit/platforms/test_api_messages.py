@@ -8,7 +8,7 @@ from agentjobs.platforms.adoption import find_adoptable
 from agentjobs.platforms.github.pulls import split_reviewers
 from agentjobs.platforms.github.responses import Head, Pull, Repository, Role, newest_of_branch
 from agentjobs.platforms.protocol import PlatformError, PullRequestRequest
-from agentjobs.platforms.text import one_line, pull_body, pull_title
+from agentjobs.platforms.text import one_line, pull_title, truncate
 
 
 def request(title: str = "A change", body: str = "", **fields: object) -> PullRequestRequest:
@@ -37,8 +37,8 @@ def test_a_title_is_one_line_of_255_characters_with_its_prefix() -> None:
 
 
 def test_a_body_is_cut_inside_no_character_and_says_so() -> None:
-    assert pull_body(request(body="a\x00b\udfff"), 100) == "a\ufffdb?"
-    cut = pull_body(request(body="€" * 1_000), 100)
+    assert truncate("a\x00b\udfff", 100) == "a\ufffdb?"
+    cut = truncate("€" * 1_000, 100)
     assert len(cut.encode()) <= 100
     assert cut.startswith("€€€")
     assert cut.endswith("(truncated)")

@@ -66,9 +66,10 @@ def test_a_branch_of_a_fork_is_another_branch() -> None:
 def test_the_state_is_open_merged_or_closed() -> None:
     assert pull().pull_state == "open"
     assert pull(state="closed").pull_state == "closed"
-    assert pull(state="closed", merged=True).branch_pull.state == "merged"
-    now = pull(title="WIP: A change").remote_pull("c" * 40, "https://git.example/x/pulls/3")
-    assert (now.title, now.draft, now.head_commit) == ("A change", True, "c" * 40)
+    assert pull(state="closed", merged=True).pull_state == "merged"
+    draft = pull(title="WIP: A change")
+    now = draft.remote_pull("https://git.example/x/pulls/3")
+    assert (now.title, now.draft, now.head_commit) == ("A change", True, draft.head.sha)
 
 
 def test_lists_may_be_null() -> None:

@@ -12,7 +12,6 @@ from agentjobs.platforms.github import responses as github
 from agentjobs.platforms.gitlab import responses as gitlab
 from agentjobs.platforms.http.responses import (
     Response,
-    decode,
     decode_as,
     error_from,
     link_url,
@@ -80,7 +79,7 @@ _SHAPES: tuple[Any, ...] = (
     *(github.Repository, github.Pull, github.IssueComment, github.Review, github.LineComment),
     *(github.IssueResponse, github.Role, list[github.Pull], github.RepositoryPage),
     *(gitlab.Project, gitlab.MergeRequest, gitlab.Note, gitlab.IssueResponse, gitlab.Token),
-    *(gitea.Repository, gitea.Pull, gitea.CommentResponse, gitea.CommentTime, gitea.IssueResponse),
+    *(gitea.Repository, gitea.Pull, gitea.CommentResponse, gitea.IssueResponse),
     *(gitea.Access, gitea.Team, list[gitea.Label], gitea.ONE_OR_MORE_REFERENCES),
 )
 _REVIEW = github.Review(1, "APPROVED", "https://x.test")
@@ -94,7 +93,6 @@ def _read_response(content: bytes) -> object:
             values.append(decode_as("GitHub", response, shape))
         except PlatformError:
             continue
-    decode("GitHub", response)
     return [_use(value) for value in values]
 
 
@@ -115,7 +113,7 @@ def _use(value: Any) -> object:
         case gitea.IssueResponse():
             shown.append(value.issue("acme/shop", "https://x.test"))
         case gitea.Pull():
-            shown.append(value.remote_pull("0" * 40, "https://x.test"))
+            shown.append(value.remote_pull("https://x.test"))
     for name, attribute in vars(type(value)).items():
         if isinstance(attribute, property):
             shown.append(getattr(value, name))

@@ -86,8 +86,3 @@ async def identity_of_token(api: PlatformApi, url: str, user: User) -> Identity 
     host = urlsplit(url).hostname or ""
     email = f"{user.login.lower()}@noreply.{host}"
     return Identity.clean(user.full_name or user.login, email)
-
-
-async def load_identity(api: PlatformApi, login: str) -> Identity | None:
-    user = await api.get_unless_refused(User, "users", login)
-    return None if user is None else user.identity

@@ -10,7 +10,6 @@ from agentjobs.platforms.gitea.accounts import (
     READ_ORGANIZATION,
     TeamAccess,
     identity_of_token,
-    load_identity,
 )
 from agentjobs.platforms.gitea.extras import READ_ISSUES, WRITE_ISSUES, PullExtras
 from agentjobs.platforms.gitea.hooks import GiteaHooks
@@ -19,14 +18,13 @@ from agentjobs.platforms.gitea.responses import (
     MAX_BODY_BYTES,
     Access,
     CommentResponse,
-    CommentTime,
     IssueResponse,
+    Pull,
     Repository,
     User,
 )
 from agentjobs.platforms.gitea.reviews import Reviews
-from agentjobs.platforms.http.client import ApiError, build_path
-from agentjobs.platforms.http.list_bounds import ALL_REPOSITORIES
+from agentjobs.platforms.http.client import MAX_REPOSITORY_PAGES, ApiError, build_path
 from agentjobs.platforms.http.urls import repo_path
 from agentjobs.platforms.protocol import (
     Account,
@@ -47,8 +45,6 @@ from agentjobs.platforms.text import truncate
 from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.git.remote import basic_authorization
 
-# A shorter conversation is read completely: that is cheaper than a request for the start time.
-_MAX_READ_AGAIN = 50
 _READ_USER = "read:user"
 _WRITE_USER = "write:user"
 _ADMIN = "admin of the repository, which is required to read who has write access"
@@ -60,8 +56,6 @@ _ORGANIZATION_FEATURES = (
 
 
 class Gitea(Adapter):
-    """One per operation, because it caches the current names of repositories."""
-
     platform = "gitea"
     title = "Gitea"
     merge_methods: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
@@ -69,9 +63,7 @@ class Gitea(Adapter):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._account = self.connection.account
-        self._repositories: dict[str, RemoteRepository] = {}
-        self._comment_counts: dict[tuple[str, int], int] = {}
-        # Links to further pages use Gitea's root URL, which may be wrong.
+        # Some of Gitea's lists have no links to their next pages.
         self._api = self.new_api(f"{self.url}/api/v1", self._headers, numbers_pages=True)
         self.hooks = GiteaHooks(lambda _: self._api)
 
@@ -105,19 +97,17 @@ class Gitea(Adapter):
 
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
         async for repository in self._api.items(
-            Repository, "/user/repos", needs=READ_REPOSITORY, bounds=ALL_REPOSITORIES, limit=PAGE
+            Repository,
+            "/user/repos",
+            needs=READ_REPOSITORY,
+            max_pages=MAX_REPOSITORY_PAGES,
+            limit=PAGE,
         ):
             yield self.validate(repository.remote)
 
-    def take_latest(self, repo: RepoAddress) -> RemoteRepository | None:
-        """Names are cached as long as the adapter is used."""
-        return self._repositories.get(_stable_path(repo))
-
-    async def repository(self, repo: RepoAddress) -> RemoteRepository:
-        path = _stable_path(repo)
-        response = await self._api.get_as(Repository, path, needs=READ_REPOSITORY)
-        remote = self._repositories[path] = self.validate(response.remote)
-        return remote
+    async def read_repository(self, repo: RepoAddress) -> RemoteRepository:
+        response = await self._api.get_as(Repository, _stable_path(repo), needs=READ_REPOSITORY)
+        return self.validate(response.remote)
 
     async def open_pull_request(
         self,
@@ -138,17 +128,14 @@ class Gitea(Adapter):
         return self.validate(PullRequest(pull.number, url, pull.is_draft, notes))
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
-        remote = await self._repository(repo)
+        remote = await self.current(repo)
         pull = await self._pulls(remote.full_name).of_branch(branch, remote.default_branch)
-        return None if pull is None else self.validate(pull.branch_pull)
+        return None if pull is None else self._remote_pull(remote.full_name, pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         full_name = await self._full_name(repo)
-        pulls = self._pulls(full_name)
-        pull = await pulls.get(number)
-        self._comment_counts[full_name, number] = pull.comments
-        head = await pulls.find_head(pull)
-        return self.validate(pull.remote_pull(head, self._page(full_name, number)))
+        pull = await self._pulls(full_name).get(number)
+        return self._remote_pull(full_name, pull)
 
     async def merge_pull(
         self, repo: RepoAddress, number: int, *, method: MergeMethod, head_commit: str
@@ -161,25 +148,17 @@ class Gitea(Adapter):
 
     async def open_pulls(self, repo: RepoAddress, base_branch: str) -> list[RemotePull]:
         full_name = await self._full_name(repo)
-        return [
-            self.validate(pull.remote_pull(pull.head.sha, self._page(full_name, pull.number)))
-            for pull in await self._pulls(full_name).newest_open(base_branch)
-        ]
+        pulls = await self._pulls(full_name).newest_open(base_branch)
+        return [self._remote_pull(full_name, pull) for pull in pulls]
 
     async def comments(
         self, repo: RepoAddress, number: int, cursor: CommentCursor
     ) -> list[Comment]:
         full_name = await self._full_name(repo)
         path = f"{repo_path(full_name)}/issues/{number}/comments"
-        # Gitea does not paginate comments: it returns all, or all since a time.
-        since = None
-        after = cursor.comments
-        if after and self._comment_counts.get((full_name, number), 0) > _MAX_READ_AGAIN:
-            since = await self._time_before(full_name, after)
-        comments = await self._api.get_as(
-            list[CommentResponse], path, needs=READ_ISSUES, since=since
-        )
-        newer = NewerComments(self.title, after)
+        # Gitea does not paginate comments: it returns all of them.
+        comments = await self._api.get_as(list[CommentResponse], path, needs=READ_ISSUES)
+        newer = NewerComments(self.title, cursor.comments)
         page = self._page(full_name, number)
         newer.add(comment.comment(page) for comment in comments)
         reviews = Reviews(self._api, f"{repo_path(full_name)}/pulls/{number}", page)
@@ -197,7 +176,8 @@ class Gitea(Adapter):
         return access.may_write or await TeamAccess(self._api, repository).may_write(login)
 
     async def find_identity(self, login: str) -> Identity | None:
-        return await load_identity(self._api, login)
+        user = await self._api.get_unless_refused(User, "users", login)
+        return None if user is None else user.identity
 
     async def register_signing_key(self, title: str, public_key: str) -> None:
         # Gitea has no keys for signatures alone.
@@ -227,26 +207,18 @@ class Gitea(Adapter):
         return {"Authorization": f"token {self.credential}"}
 
     def _pulls(self, full_name: str) -> Pulls:
-        return Pulls(self._api, self.retry_budget, repo_path(full_name))
-
-    async def _repository(self, repo: RepoAddress) -> RemoteRepository:
-        return self.take_latest(repo) or await self.repository(repo)
+        return Pulls(self._api, repo_path(full_name))
 
     async def _full_name(self, repo: RepoAddress) -> str:
         """The current name: an old one may lead nowhere, or to another repository."""
-        return (await self._repository(repo)).full_name
-
-    async def _time_before(self, full_name: str, comment_id: int) -> str | None:
-        """A time before all comments after this one; None if the comment was deleted."""
-        owner, _, name = full_name.partition("/")
-        time = await self._api.get_unless_refused(
-            CommentTime, "repos", owner, name, "issues", "comments", comment_id, needs=READ_ISSUES
-        )
-        return None if time is None else time.one_hour_earlier
+        return (await self.current(repo)).full_name
 
     async def _reads_organizations(self) -> bool:
         path = f"{build_path('orgs', _NO_NAME)}/labels"
-        return await _is_in_scope(self._api.get(path, needs=READ_ORGANIZATION))
+        return await _is_in_scope(self._api.request("GET", path, needs=READ_ORGANIZATION))
+
+    def _remote_pull(self, full_name: str, pull: Pull) -> RemotePull:
+        return self.validate(pull.remote_pull(self._page(full_name, pull.number)))
 
     def _page(self, full_name: str, number: int) -> str:
         """Gitea's own URLs depend on its configured root URL, which may be wrong."""

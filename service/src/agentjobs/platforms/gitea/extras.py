@@ -107,6 +107,7 @@ class PullExtras:
             return f"@{name} could not be requested as a reviewer: {error}"
         # Gitea silently ignores teams of a person. It also returns nothing for a team that was
         # requested before, which older versions do not list.
-        if owner and not response and pull.requested_reviewers_teams is not None:
+        is_empty = response.body.strip() in {b"", b"null", b"[]"}
+        if owner and is_empty and pull.requested_reviewers_teams is not None:
             return f"@{name} could not be requested as a reviewer: Gitea has no such team."
         return None

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Literal
 
-from agentjobs.platforms.adoption import ExistingPull, find_adoptable, send_once
+import msgspec
+
+from agentjobs.platforms.adoption import find_adoptable, send_once
 from agentjobs.platforms.gitea.responses import (
     DRAFT_MARK,
     MAX_BODY_BYTES,
@@ -15,9 +17,9 @@ from agentjobs.platforms.gitea.responses import (
     Pull,
     as_list,
 )
-from agentjobs.platforms.http.client import ApiError, PlatformApi, RetryBudget, build_path
+from agentjobs.platforms.http.client import ApiError, PlatformApi, build_path
 from agentjobs.platforms.protocol import MergeMethod, PlatformError, PullRequestRequest
-from agentjobs.platforms.text import pull_body
+from agentjobs.platforms.text import truncate
 
 READ_REPOSITORY = "read:repository"
 WRITE_REPOSITORY = "write:repository"
@@ -25,7 +27,6 @@ PAGE = 50
 # Only the latest closed ones are searched: Gitea computes the changes of each.
 _CLOSED_PAGES = 1
 _OPEN_PAGES = 40
-_CONFLICT = 409
 # Gitea checks in the background whether there are conflicts. It asks to try again later for
 # conflicts too.
 _CHECK_WAITS = (1.0, 2.0, 4.0)
@@ -35,14 +36,14 @@ _TRY_AGAIN = "try again later"
 class Pulls:
     """Pull requests of the repository at an API path such as /repos/owner/name."""
 
-    def __init__(self, api: PlatformApi, retry_budget: RetryBudget, repository: str) -> None:
+    def __init__(self, api: PlatformApi, repository: str) -> None:
         self._api = api
-        self._retry_budget = retry_budget
         self._repository = repository
         self._path = f"{repository}/pulls"
 
     async def get(self, number: int) -> Pull:
-        return await self._api.get_as(Pull, f"{self._path}/{number}", needs=READ_REPOSITORY)
+        pull = await self._api.get_as(Pull, f"{self._path}/{number}", needs=READ_REPOSITORY)
+        return await self._with_merged_head(pull)
 
     async def of_branch(self, branch: str, base: str) -> Pull | None:
         """The open one, else the latest; `base` is its most likely base branch."""
@@ -59,10 +60,10 @@ class Pulls:
         pulls = [pull for pull in page if pull.base.label == base]
         return sorted(pulls, key=lambda pull: pull.number, reverse=True)
 
-    async def find_head(self, pull: Pull) -> str:
-        """The commit that was merged, even if the branch has moved since."""
+    async def _with_merged_head(self, pull: Pull) -> Pull:
+        """The commit that was merged is the head, even if the branch has moved since."""
         if not pull.merged:
-            return pull.head.sha
+            return pull
         name = f"pull/{pull.number}/head"
         path = f"{self._repository}/git/refs{build_path(name)}"
         references = await self._api.get_or_none(
@@ -70,25 +71,23 @@ class Pulls:
         )
         for reference in as_list(references or []):
             if reference.ref == f"refs/{name}":
-                return reference.object.sha
-        return pull.head.sha
+                head = msgspec.structs.replace(pull.head, sha=reference.object.sha)
+                return msgspec.structs.replace(pull, head=head)
+        return pull
 
     async def find_adoptable(self, request: PullRequestRequest) -> Pull | None:
         """None if a new one should be opened. Raises PlatformError if neither is possible."""
         existing = await self.of_branch(request.head_branch, request.base_branch)
-        if existing is None:
-            return find_adoptable(None, request)
-        head = await self.find_head(existing) if existing.merged else ""
-        known = ExistingPull(existing.number, existing.pull_state, head)
-        return None if find_adoptable(known, request) is None else existing
+        existing = None if existing is None else await self._with_merged_head(existing)
+        return find_adoptable(existing, request)
 
     async def create(self, request: PullRequestRequest) -> Pull:
         """Retried only after checking whether the last attempt opened one."""
         return await send_once(
-            self._retry_budget,
+            self._api.retry_budget,
             lambda: self._create(request),
             lambda: self.find_adoptable(request),
-            may_exist=lambda error: not error.is_unprocessed or error.status == _CONFLICT,
+            may_exist=lambda error: not error.is_unprocessed or error.status == HTTPStatus.CONFLICT,
         )
 
     async def merge(self, number: int, method: MergeMethod, head_commit: str) -> None:
@@ -102,7 +101,7 @@ class Pulls:
                 if error.status != HTTPStatus.METHOD_NOT_ALLOWED or _TRY_AGAIN not in str(error):
                     raise
             if seconds is not None:
-                await self._retry_budget.pause("Gitea checks whether it can be merged", seconds)
+                await self._api.retry_budget.pause("Gitea checks whether it can be merged", seconds)
         raise PlatformError("Gitea cannot merge it: it has conflicts, or is still being checked.")
 
     async def as_draft(
@@ -127,7 +126,7 @@ class Pulls:
             "head": request.head_branch,
             "base": request.base_branch,
             "title": DRAFT_MARK.build_title(request),
-            "body": pull_body(request, MAX_BODY_BYTES),
+            "body": truncate(request.body, MAX_BODY_BYTES),
         }
         created = await self._api.send_as(Pull, "POST", self._path, body, needs=WRITE_REPOSITORY)
         return await self._keep_first(created)

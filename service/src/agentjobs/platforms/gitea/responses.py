@@ -1,13 +1,11 @@
 """Responses of Gitea's API v1 (Forgejo's is the same), as far as they are used. Pure."""
 
 import re
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from agentjobs.platforms.protocol import (
-    BranchPull,
     Comment,
     Issue,
     PullState,
@@ -21,8 +19,6 @@ from agentjobs_runtime.git.identity import Identity
 MAX_BODY_BYTES = 65_536
 # The default marks; an operator may configure others.
 DRAFT_MARK = DraftMark("WIP: ", re.compile(r"\s*(?:(?:wip:|\[wip\])\s*)+", re.IGNORECASE))
-# Plausible years of a comment.
-_YEARS = range(2016, 3000)
 _WRITE_ROLES = frozenset({"write", "admin", "owner"})
 # The unit of a repository that pushes need.
 _CODE = "repo.code"
@@ -104,11 +100,14 @@ class Pull(msgspec.Struct, frozen=True):
     base: Side
     merged: bool = False
     draft: bool | None = None
-    comments: int = 0
     user: User | None = None
     labels: list[Label] | None = None
     requested_reviewers: list[User] | None = None
     requested_reviewers_teams: list[Team] | None = None
+
+    @property
+    def head_commit(self) -> str:
+        return self.head.sha
 
     @property
     def pull_state(self) -> PullState:
@@ -121,10 +120,6 @@ class Pull(msgspec.Struct, frozen=True):
     @property
     def plain_title(self) -> str:
         return DRAFT_MARK.remove(self.title) or self.title
-
-    @property
-    def branch_pull(self) -> BranchPull:
-        return BranchPull(self.number, self.plain_title, self.pull_state)
 
     @property
     def requested_names(self) -> set[str]:
@@ -143,9 +138,9 @@ class Pull(msgspec.Struct, frozen=True):
         same_branches = self.is_from(other.head.label) and self.base.label == other.base.label
         return same_branches and self.number != other.number
 
-    def remote_pull(self, head_commit: str, url: str) -> RemotePull:
+    def remote_pull(self, url: str) -> RemotePull:
         return RemotePull(
-            self.number, self.plain_title, self.pull_state, self.is_draft, head_commit, url
+            self.number, self.plain_title, self.pull_state, self.is_draft, self.head_commit, url
         )
 
 
@@ -174,18 +169,6 @@ class CommentResponse(msgspec.Struct, frozen=True):
     def comment(self, page_url: str) -> Comment:
         author = self.user.login if self.user else ""
         return Comment(self.id, author, self.body, f"{page_url}#issuecomment-{self.id}")
-
-
-class CommentTime(msgspec.Struct, frozen=True):
-    created_at: Annotated[datetime, msgspec.Meta(tz=True)]
-
-    @property
-    def one_hour_earlier(self) -> str | None:
-        """Comments with higher IDs are not older, even if clocks differ a little."""
-        if self.created_at.year not in _YEARS:
-            return None
-        since = self.created_at.astimezone(UTC) - timedelta(hours=1)
-        return since.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class RepositoryName(msgspec.Struct, frozen=True):

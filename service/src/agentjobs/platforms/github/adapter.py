@@ -33,8 +33,7 @@ from agentjobs.platforms.github.responses import (
     User,
 )
 from agentjobs.platforms.github.statuses import StatusWriter
-from agentjobs.platforms.http.client import PlatformApi, build_path
-from agentjobs.platforms.http.list_bounds import ALL_REPOSITORIES
+from agentjobs.platforms.http.client import MAX_REPOSITORY_PAGES, PlatformApi, build_path
 from agentjobs.platforms.http.responses import decode_as
 from agentjobs.platforms.http.urls import repo_path
 from agentjobs.platforms.protocol import (
@@ -94,7 +93,11 @@ class GitHub(Adapter):
     async def repositories(self) -> AsyncIterator[RemoteRepository]:
         if not self._access.is_app:
             async for repository in self._access.api(_ALL).items(
-                Repository, "/user/repos", needs=_METADATA, bounds=ALL_REPOSITORIES, per_page=100
+                Repository,
+                "/user/repos",
+                needs=_METADATA,
+                max_pages=MAX_REPOSITORY_PAGES,
+                per_page=100,
             ):
                 yield self.validate(repository.to_remote())
             return
@@ -104,12 +107,12 @@ class GitHub(Adapter):
         api = self._access.api(_ALL)
         path = "/installation/repositories"
         async for part in api.pages(
-            RepositoryPage, path, needs=_METADATA, bounds=ALL_REPOSITORIES, per_page=100
+            RepositoryPage, path, needs=_METADATA, max_pages=MAX_REPOSITORY_PAGES, per_page=100
         ):
             for repository in part.repositories:
                 yield self.validate(repository.to_remote(may_push=may_push))
 
-    async def repository(self, repo: RepoAddress) -> RemoteRepository:
+    async def read_repository(self, repo: RepoAddress) -> RemoteRepository:
         api = self._access.api(_scope(repo))
         response = await api.get_as(Repository, repo_path(repo.full_name), needs=_METADATA)
         if repo.external_id and str(response.id) != repo.external_id:
@@ -119,7 +122,6 @@ class GitHub(Adapter):
                 "gone",
             )
         remote = self.validate(response.to_remote(may_push=True if self._access.is_app else None))
-        self.put_latest(repo, remote)
         if not (remote.default_branch and response.may_be_empty):
             return remote
         has_commits = await _has_branch(api, remote.full_name, remote.default_branch)
@@ -137,7 +139,7 @@ class GitHub(Adapter):
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         pull = await self._pulls(repo, repo.full_name).of_branch(branch)
-        return None if pull is None else self.validate(pull.branch_pull)
+        return None if pull is None else self.validate(pull.remote_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         api = self._access.api(_scope(repo))
@@ -237,7 +239,7 @@ class GitHub(Adapter):
         """The limit of the installation: the App itself has another one."""
         with contextlib.suppress(PlatformError):
             # This request does not count.
-            await self._access.api(_ALL).get("/rate_limit")
+            await self._access.api(_ALL).request("GET", "/rate_limit")
         return self.traffic.rate_limit
 
     async def _check_token(self) -> Account:
@@ -258,7 +260,7 @@ class GitHub(Adapter):
         return self.validate(account)
 
     def _pulls(self, repo: RepoAddress, full_name: str) -> RepositoryPulls:
-        return RepositoryPulls(self._access.api(_scope(repo)), self.retry_budget, full_name)
+        return RepositoryPulls(self._access.api(_scope(repo)), full_name)
 
 
 def _scope(repo: RepoAddress) -> Scope:

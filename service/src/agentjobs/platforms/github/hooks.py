@@ -60,7 +60,6 @@ class Hook(msgspec.Struct, frozen=True):
 class AppDelivery(msgspec.Struct, frozen=True):
     status: str
     status_code: int
-    delivered_at: str
 
     @property
     def is_failing(self) -> bool:

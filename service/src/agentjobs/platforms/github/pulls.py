@@ -7,8 +7,7 @@ from agentjobs.platforms.adoption import find_adoptable, send_once
 from agentjobs.platforms.comments import NewerComments
 from agentjobs.platforms.github.responses import IssueComment, Pull, newest_of_branch
 from agentjobs.platforms.github.reviews import PullReviews
-from agentjobs.platforms.http.client import ApiError, PlatformApi, RetryBudget, build_path
-from agentjobs.platforms.http.list_bounds import ListBounds
+from agentjobs.platforms.http.client import ApiError, PlatformApi, build_path
 from agentjobs.platforms.protocol import (
     Comment,
     CommentCursor,
@@ -17,7 +16,7 @@ from agentjobs.platforms.protocol import (
     PullRequest,
     PullRequestRequest,
 )
-from agentjobs.platforms.text import one_line, pull_body, pull_title, truncate
+from agentjobs.platforms.text import one_line, pull_title, truncate
 from agentjobs.platforms.validate import validate
 
 MAX_BODY_CHARACTERS = 65_536
@@ -26,7 +25,7 @@ ISSUES = "Issues: read and write"
 # Comments of the maximum length still fit into the largest response that is read.
 _COMMENTS_ON_A_PAGE = 30
 # GitHub allows 2,500.
-_ALL_COMMENTS = ListBounds(pages=100)
+_MAX_PAGES = 100
 _MAX_CHECKED_COMMENTS = 30
 _UNPROCESSABLE = 422
 # GitHub's API may not know a branch yet that git has just pushed.
@@ -44,9 +43,8 @@ class Reviewers(NamedTuple):
 class RepositoryPulls:
     """GitHub redirects requests about a former `full_name`, but not filters by its owner."""
 
-    def __init__(self, api: PlatformApi, retry_budget: RetryBudget, full_name: str) -> None:
+    def __init__(self, api: PlatformApi, full_name: str) -> None:
         self._api = api
-        self._retry_budget = retry_budget
         self.full_name = full_name
         self._owner, _, name = full_name.partition("/")
         self.path = build_path("repos", self._owner, name)
@@ -93,7 +91,7 @@ class RepositoryPulls:
     async def comment(self, number: int, text: str, needs: str) -> None:
         body, path = truncate(text, MAX_BODY_CHARACTERS), f"{self._issue(number)}/comments"
         await send_once(
-            self._retry_budget,
+            self._api.retry_budget,
             lambda: self._api.post(path, {"body": body}, needs=needs),
             lambda: self._find_recent_comment(number, body),
         )
@@ -115,7 +113,7 @@ class RepositoryPulls:
             list[IssueComment],
             path,
             needs=PULLS,
-            bounds=_ALL_COMMENTS,
+            max_pages=_MAX_PAGES,
             per_page=_COMMENTS_ON_A_PAGE,
         )
 
@@ -137,11 +135,11 @@ class RepositoryPulls:
             seconds = next(new_branch_waits, None)
             if seconds is None:
                 raise error
-            await self._retry_budget.pause("GitHub does not know the branch yet", seconds)
+            await self._api.retry_budget.pause("GitHub does not know the branch yet", seconds)
             return True
 
         return await send_once(
-            self._retry_budget,
+            self._api.retry_budget,
             lambda: self._create(request, draft),
             find,
             may_exist=lambda error: error.is_temporary or error.status == _UNPROCESSABLE,
@@ -151,7 +149,7 @@ class RepositoryPulls:
     async def _create(self, request: PullRequestRequest, draft: bool) -> Pull:
         body = {
             "title": pull_title(request),
-            "body": pull_body(request, MAX_BODY_CHARACTERS),
+            "body": truncate(request.body, MAX_BODY_CHARACTERS),
             "head": request.head_branch,
             "base": request.base_branch,
             "draft": draft,
@@ -160,9 +158,8 @@ class RepositoryPulls:
 
     async def _label(self, pull: Pull, labels: Iterable[str]) -> list[str]:
         label_names = list(dict.fromkeys(filter(None, map(one_line, labels))))
-        rejected = await self._post_all_or_each(
-            f"{self._issue(pull.number)}/labels", "labels", label_names
-        )
+        path = f"{self._issue(pull.number)}/labels"
+        rejected = await self._post_each(path, "labels", label_names)
         return [f"The label {name!r} could not be set: {reason}" for name, reason in rejected]
 
     async def _request_review(self, pull: Pull, names: Iterable[str]) -> list[str]:
@@ -170,8 +167,8 @@ class RepositoryPulls:
         reviewers = split_reviewers(names, owner=self._owner, author=author)
         path = f"{self.path}/pulls/{pull.number}/requested_reviewers"
         rejected = [
-            *await self._post_all_or_each(path, "reviewers", list(reviewers.people)),
-            *await self._post_all_or_each(path, "team_reviewers", list(reviewers.teams)),
+            *await self._post_each(path, "reviewers", reviewers.people),
+            *await self._post_each(path, "team_reviewers", reviewers.teams),
         ]
         failed = (
             f"{name!r} could not be requested as a reviewer: {reason}{_hint(reason)}"
@@ -179,21 +176,16 @@ class RepositoryPulls:
         )
         return [*reviewers.notes, *failed]
 
-    async def _post_all_or_each(
-        self, path: str, field: str, names: list[str]
+    async def _post_each(
+        self, path: str, field: str, names: Iterable[str]
     ) -> list[tuple[str, PlatformError]]:
         """The refused names. GitHub refuses all names of a request if it refuses one."""
-        if not names:
-            return []
-        try:
-            await self._api.post(path, {field: names}, needs=PULLS)
-            return []
-        except PlatformError as error:
-            if len(names) == 1 or error.fault not in {"refused", "gone"}:
-                return [(name, error) for name in names]
         rejected = []
         for name in names:
-            rejected += await self._post_all_or_each(path, field, [name])
+            try:
+                await self._api.post(path, {field: [name]}, needs=PULLS)
+            except PlatformError as error:
+                rejected.append((name, error))
         return rejected
 
     def _issue(self, number: int) -> str:

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from agentjobs.platforms.http.list_bounds import MAX_PAGE_LENGTH
+from agentjobs.platforms.http.client import MAX_PAGE_LENGTH
 from agentjobs.platforms.protocol import (
-    BranchPull,
     Comment,
     Issue,
     PullState,
@@ -105,10 +104,6 @@ class Pull(msgspec.Struct, frozen=True):
             head_commit=self.head.sha,
             url=self.html_url,
         )
-
-    @property
-    def branch_pull(self) -> BranchPull:
-        return BranchPull(self.number, self.title, self.pull_state)
 
 
 class IssueComment(msgspec.Struct, frozen=True):

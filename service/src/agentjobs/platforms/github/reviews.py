@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Mapping
 from agentjobs.platforms.comments import NewerComments
 from agentjobs.platforms.github.responses import LineComment, Review
 from agentjobs.platforms.http.client import PlatformApi
-from agentjobs.platforms.http.list_bounds import ListBounds
 from agentjobs.platforms.protocol import Comment, CommentCursor
 
 # Comments of the maximum length still fit into the largest response that is read; a comment on a
 # line comes with the part of the diff that it is about.
 _REVIEWS_ON_A_PAGE = 30
 _LINES_ON_A_PAGE = 20
-_PAGES = ListBounds(pages=100)
+_MAX_PAGES = 100
 # The last one submitted may not be listed last: it may have been started earlier.
 _KNOWN_BEFORE_STOPPING = 40
 
@@ -70,7 +69,7 @@ class PullReviews:
             list[Review],
             f"{self._path}/reviews",
             needs=self._needs,
-            bounds=_PAGES,
+            max_pages=_MAX_PAGES,
             per_page=_REVIEWS_ON_A_PAGE,
         )
 
@@ -79,7 +78,7 @@ class PullReviews:
             list[LineComment],
             f"{self._path}/comments",
             needs=self._needs,
-            bounds=_PAGES,
+            max_pages=_MAX_PAGES,
             sort="created",
             direction="desc",
             per_page=_LINES_ON_A_PAGE,

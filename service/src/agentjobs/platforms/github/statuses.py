@@ -7,8 +7,7 @@ import msgspec
 from agentjobs.platforms.adapter import commit_status
 from agentjobs.platforms.github.access import GitHubAccess
 from agentjobs.platforms.github.app import Scope, missing_permissions
-from agentjobs.platforms.http.client import PlatformApi, build_path
-from agentjobs.platforms.http.list_bounds import MAX_PAGE_LENGTH
+from agentjobs.platforms.http.client import MAX_PAGE_LENGTH, PlatformApi, build_path
 from agentjobs.platforms.http.urls import repo_path
 from agentjobs.platforms.protocol import STATUS_NAME, CommitStatus, PlatformError
 

@@ -22,8 +22,7 @@ from agentjobs.platforms.gitlab.responses import (
     User,
     escape_quick_actions,
 )
-from agentjobs.platforms.http.client import ApiError, build_path
-from agentjobs.platforms.http.list_bounds import ALL_REPOSITORIES
+from agentjobs.platforms.http.client import MAX_REPOSITORY_PAGES, ApiError, build_path
 from agentjobs.platforms.protocol import (
     MAX_OPEN_PULLS,
     STATUS_NAME,
@@ -85,7 +84,7 @@ class GitLab(Adapter):
             list[Project],
             "/projects",
             needs=_SCOPE,
-            bounds=ALL_REPOSITORIES,
+            max_pages=MAX_REPOSITORY_PAGES,
             membership=True,
             min_access_level=DEVELOPER,
             pagination="keyset",
@@ -99,13 +98,11 @@ class GitLab(Adapter):
                 # projects with at least the role Developer.
                 yield self.validate(project.to_remote(may_push=True))
 
-    async def repository(self, repo: RepoAddress) -> RemoteRepository:
+    async def read_repository(self, repo: RepoAddress) -> RemoteRepository:
         project = await self._api.get_as(Project, _project(repo), needs=_SCOPE)
         is_granted = project.permissions is not None and project.permissions.may_push
         may_push = is_granted or await self._may_push_as_member(project.id)
-        remote = self.validate(project.to_remote(may_push=may_push))
-        self.put_latest(repo, remote)
-        return remote
+        return self.validate(project.to_remote(may_push=may_push))
 
     async def open_pull_request(
         self,
@@ -117,7 +114,7 @@ class GitLab(Adapter):
 
     async def pull_of_branch(self, repo: RepoAddress, branch: str) -> BranchPull | None:
         merge_request = await self._merge_requests(repo).of_branch(branch)
-        return None if merge_request is None else self.validate(merge_request.branch_pull)
+        return None if merge_request is None else self.validate(merge_request.remote_pull)
 
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         path = _merge_request(repo, number)
@@ -203,7 +200,7 @@ class GitLab(Adapter):
         await self._write_note(_issue(full_name, number), text)
 
     def _merge_requests(self, repo: RepoAddress) -> MergeRequests:
-        return MergeRequests(self._api, self.retry_budget, _project(repo))
+        return MergeRequests(self._api, _project(repo))
 
     async def _headers(self) -> Mapping[str, str]:
         return {"PRIVATE-TOKEN": self.credential}

@@ -16,7 +16,7 @@ from agentjobs.platforms.gitlab.responses import (
     escape_quick_actions,
     newest_of_branch,
 )
-from agentjobs.platforms.http.client import ApiError, PlatformApi, RetryBudget
+from agentjobs.platforms.http.client import ApiError, PlatformApi
 from agentjobs.platforms.protocol import PlatformError, PullRequest, PullRequestRequest
 from agentjobs.platforms.text import one_line
 from agentjobs.platforms.validate import validate
@@ -25,6 +25,10 @@ NEEDS = "scope api, role Developer"
 MAX_REVIEWERS = 20
 # GitLab checks in the background whether it can be merged, and refuses to merge until it has.
 _CHECK_WAITS = (1.0, 2.0, 4.0, 8.0)
+_NOT_ALLOWED = (
+    "GitLab does not let the account of the connection merge into this branch; give it a role that"
+    " may."
+)
 # Which one depends on GitLab's version.
 _NOT_MERGEABLE = frozenset(
     {
@@ -71,9 +75,8 @@ class PullExtras(msgspec.Struct, frozen=True):
 
 
 class MergeRequests:
-    def __init__(self, api: PlatformApi, retry_budget: RetryBudget, project: str) -> None:
+    def __init__(self, api: PlatformApi, project: str) -> None:
         self._api = api
-        self._retry_budget = retry_budget
         self._path = f"{project}/merge_requests"
 
     async def of_branch(self, branch: str) -> MergeRequest | None:
@@ -106,13 +109,13 @@ class MergeRequests:
                 return
             except ApiError as error:
                 if error.status == HTTPStatus.UNAUTHORIZED:
-                    raise _not_allowed() from None
+                    raise PlatformError(_NOT_ALLOWED, "denied") from None
                 if error.status not in _NOT_MERGEABLE:
                     raise
                 merge_request = await self._api.get_as(MergeRequest, path, needs=NEEDS)
                 if seconds is None or not merge_request.may_be_mergeable:
                     raise _not_mergeable(merge_request, error) from None
-            await self._retry_budget.pause("GitLab checks whether it can be merged", seconds)
+            await self._api.retry_budget.pause("GitLab checks whether it can be merged", seconds)
 
     async def _create_or_adopt(
         self, request: PullRequestRequest, extras: dict[str, object]
@@ -127,7 +130,7 @@ class MergeRequests:
             return is_changed
 
         return await send_once(
-            self._retry_budget,
+            self._api.retry_budget,
             lambda: self._create(request, extras),
             find,
             # A concurrent attempt may have opened it.
@@ -217,14 +220,6 @@ def normalize_reviewers(reviewers: Iterable[str]) -> list[str]:
     """Each once, without a leading `@`."""
     names = (one_line(name).removeprefix("@") for name in reviewers)
     return list({name.casefold(): name for name in names if name}.values())
-
-
-def _not_allowed() -> PlatformError:
-    return PlatformError(
-        "GitLab does not let the account of the connection merge into this branch; give it a role "
-        "that may.",
-        "denied",
-    )
 
 
 def _not_mergeable(merge_request: MergeRequest, error: ApiError) -> PlatformError:

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.platforms.protocol import (
-    BranchPull,
     Comment,
     Issue,
     PullState,
@@ -153,10 +152,6 @@ class MergeRequest(msgspec.Struct, frozen=True):
     @property
     def plain_title(self) -> str:
         return DRAFT_MARK.remove(self.title) or self.title
-
-    @property
-    def branch_pull(self) -> BranchPull:
-        return BranchPull(self.iid, self.plain_title, self.pull_state)
 
     @property
     def remote_pull(self) -> RemotePull:

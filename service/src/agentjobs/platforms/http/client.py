@@ -14,16 +14,16 @@ import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
-from agentjobs.platforms.http.list_bounds import USUAL, ListBounds, ListLimits, endless_list
 from agentjobs.platforms.http.responses import (
     ApiError,
     Relation,
     Response,
-    decode,
     decode_as,
     error_from,
     is_redirect,
+    is_web_page,
     link_url,
+    not_an_api,
 )
 from agentjobs.platforms.http.retry import RetryBudget
 from agentjobs.platforms.http.traffic import ConnectionTraffic, confirmed
@@ -41,6 +41,12 @@ __all__ = ["ApiError", "Headers", "PlatformApi", "RetryBudget", "build_path"]
 MAX_RESPONSE_BYTES = 8 * 2**20
 REQUEST_SECONDS = 30.0
 MAX_REDIRECTS = 3
+# A list beyond these limits counts as endless. Adapters ask for at most a hundred items at once.
+MAX_PAGES = 50
+MAX_PAGE_LENGTH = 1_000
+MEAN_PAGE_BYTES = 2**20
+# For listing a connection's repositories, of which the caller keeps only a few fields.
+MAX_REPOSITORY_PAGES = 1_000
 # Between requests with a credential that the platform may not know everywhere yet.
 _REPLICATION_WAITS = (1.0, 2.0, 4.0)
 # Idempotent, so they are safe to retry.
@@ -50,8 +56,6 @@ _SAME_METHOD = frozenset({HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_RE
 
 Headers = Callable[[], Awaitable[Mapping[str, str]]]
 Shape = TypeVar("Shape")
-# The address of the page that follows a response; None if it is the last.
-Following = Callable[[URL, Response, ListLimits], URL | None]
 
 
 class PlatformApi:
@@ -61,7 +65,7 @@ class PlatformApi:
     return another one. While `is_fresh` returns True, the credential was issued so recently that
     some servers of the platform may not know it or its permissions yet. `traffic` is shared by all
     requests of the connection. `numbers_pages`: pages of lists are requested by number, because
-    the platform's links to them may be wrong.
+    the platform does not link all of them.
     """
 
     def __init__(
@@ -82,19 +86,16 @@ class PlatformApi:
         self._base_url = base_url.rstrip("/")
         self._origin = URL(self._base_url).origin()
         self._headers = headers
-        self._retry_budget = retry_budget
+        self.retry_budget = retry_budget
         self._renew = renew
         self._is_fresh = is_fresh
         self._traffic = traffic or ConnectionTraffic()
-        self._following: Following = _next_number if numbers_pages else self._next_link
+        self._numbers_pages = numbers_pages
 
-    async def get(self, path: str, *, needs: str = "", **query: Query) -> Any:
-        return decode(self.platform, await self.request("GET", path, needs=needs, **query))
-
-    async def post(self, path: str, body: Any = None, *, needs: str = "") -> Any:
+    async def post(self, path: str, body: Any = None, *, needs: str = "") -> Response:
         """Retried only if the request was certainly not processed; after any other temporary error
         the caller has to check what happened."""
-        return decode(self.platform, await self.request("POST", path, body, needs=needs))
+        return await self.request("POST", path, body, needs=needs)
 
     async def get_as(
         self, shape: type[Shape], path: str, *, needs: str = "", **query: Query
@@ -140,12 +141,12 @@ class PlatformApi:
         path: str,
         *,
         needs: str = "",
-        bounds: ListBounds = USUAL,
+        max_pages: int = MAX_PAGES,
         **query: Query,
     ) -> AsyncIterator[Shape]:
         """The items of all pages."""
         page_type: type[list[Shape]] = list[item]  # type: ignore[valid-type]
-        async for page in self.pages(page_type, path, needs=needs, bounds=bounds, **query):
+        async for page in self.pages(page_type, path, needs=needs, max_pages=max_pages, **query):
             for value in page:
                 yield value
 
@@ -155,13 +156,13 @@ class PlatformApi:
         path: str,
         *,
         needs: str = "",
-        bounds: ListBounds = USUAL,
+        max_pages: int = MAX_PAGES,
         **query: Query,
     ) -> AsyncIterator[Shape]:
         """Each page, as long as the platform has a next one."""
-        url = self._address(path, query)
+        url = build_url(self._base_url, path, query)
         response = await self._request("GET", url, None, needs)
-        async for page in self._pages(shape, url, response, self._following, needs, bounds):
+        async for page in self._pages(shape, url, response, "next", needs, max_pages):
             yield page
 
     async def pages_backwards(
@@ -170,24 +171,24 @@ class PlatformApi:
         path: str,
         *,
         needs: str = "",
-        bounds: ListBounds = USUAL,
+        max_pages: int = MAX_PAGES,
         **query: Query,
     ) -> AsyncIterator[Shape]:
         """The last page first, each page in its own order.
 
         Items that move when others are deleted move to a page that is read later: none is missed.
         """
-        url = self._address(path, query)
+        url = build_url(self._base_url, path, query)
         response = await self._request("GET", url, None, needs)
         last = self._linked(url, response, "last")
         if last is None:
             # Either there is only one page, or the platform does not name the last one.
-            forward = self._pages(shape, url, response, self._next_link, needs, bounds)
+            forward = self._pages(shape, url, response, "next", needs, max_pages)
             for page in reversed([page async for page in forward]):
                 yield page
             return
         response = await self._request("GET", last, None, needs)
-        async for page in self._pages(shape, last, response, self._previous_link, needs, bounds):
+        async for page in self._pages(shape, last, response, "prev", needs, max_pages):
             yield page
 
     async def _pages(
@@ -195,30 +196,34 @@ class PlatformApi:
         shape: type[Shape],
         url: URL,
         response: Response,
-        following: Following,
+        relation: Relation,
         needs: str,
-        bounds: ListBounds,
+        max_pages: int,
     ) -> AsyncIterator[Shape]:
-        limits = ListLimits(self.platform, bounds)
-        seen = {url}
-        while True:
+        items = size_bytes = 0
+        for _ in range(max_pages):
             page = decode_as(self.platform, response, shape)
-            limits.count(response, page)
+            length = len(page) if isinstance(page, list) else 0
+            items += length
+            size_bytes += len(response.body)
+            if length > MAX_PAGE_LENGTH or size_bytes > max_pages * MEAN_PAGE_BYTES:
+                break
             yield page
-            next_url = following(url, response, limits)
+            if self._numbers_pages:
+                next_url = _next_number(url, response, items) if length else None
+            else:
+                next_url = self._linked(url, response, relation)
             if next_url is None:
                 return
-            if next_url in seen:
-                raise endless_list(self.platform)
             url = next_url
-            seen.add(url)
             response = await self._request("GET", url, None, needs)
+        raise ApiError(f"{self.platform} returned an endless list.", "unusable")
 
     async def request(
         self, method: str, path: str, body: Any = None, *, needs: str = "", **query: Query
     ) -> Response:
         """A successful response. Raises PlatformError, or ApiError for errors of the platform."""
-        url = self._address(path, query)
+        url = build_url(self._base_url, path, query)
         return await self._request(method, url, body, needs, is_page=False)
 
     async def _request(
@@ -237,7 +242,7 @@ class PlatformApi:
                     has_renewed = True
                     continue
                 may_repeat = method in _REPEATABLE or error.is_unprocessed
-                if not may_repeat or not await self._retry_budget.wait_before_retry(error, attempt):
+                if not may_repeat or not await self.retry_budget.wait_before_retry(error, attempt):
                     raise
             attempt += 1
 
@@ -248,7 +253,7 @@ class PlatformApi:
         seconds = next(waits, None)
         if seconds is None:
             return False
-        await self._retry_budget.pause(
+        await self.retry_budget.pause(
             f"{self.platform} does not accept a new credential yet ({error.status})", seconds
         )
         return True
@@ -271,8 +276,8 @@ class PlatformApi:
         Pages of lists are always sent whole: a page that has not changed says nothing about the
         pages after it.
         """
-        now = self._retry_budget.time_of_day()
-        self._traffic.check(self.platform, now, is_poll=self._retry_budget.is_poll)
+        now = self.retry_budget.time_of_day()
+        self._traffic.check(self.platform, now, is_poll=self.retry_budget.is_poll)
         headers = _with_defaults(await self._headers())
         is_conditional = method == "GET" and not is_page
         cached = self._traffic.cached(str(url)) if is_conditional else None
@@ -286,7 +291,11 @@ class PlatformApi:
             self._traffic.remember(str(url), response)
         is_same_method = method == "GET" or response.status in _SAME_METHOD
         is_followed = is_same_method and is_redirect(response.status)
-        if 200 <= response.status < 300 or is_followed:
+        if is_followed:
+            return response
+        if 200 <= response.status < 300:
+            if response.body.strip() and is_web_page(response):
+                raise not_an_api(self.platform, response.status)
             return response
         redacted = msgspec.structs.replace(
             response, body=redact_credentials(response.body, headers)
@@ -312,27 +321,15 @@ class PlatformApi:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise connection_error(self.platform, self._origin, error) from None
 
-    def _address(self, path: str, query: Mapping[str, Query]) -> URL:
-        return build_url(self._base_url, path, query)
-
-    def _next_link(self, url: URL, response: Response, _: ListLimits) -> URL | None:
-        return self._linked(url, response, "next")
-
-    def _previous_link(self, url: URL, response: Response, _: ListLimits) -> URL | None:
-        return self._linked(url, response, "prev")
-
     def _linked(self, url: URL, response: Response, relation: Relation) -> URL | None:
         """The address of another page of the list at `url`; None if there is none.
 
-        Servers behind a proxy may name their own host, port or path in links: then only the query
-        is taken, and the connection's own address stays.
+        Only the query of a link is taken: servers behind a proxy may name their own host, port or
+        path in it.
         """
         link = link_url(response, relation)
         if link is None:
             return None
-        target = resolve_same_origin(self._origin, url, link)
-        if target is not None:
-            return target
         query = link.partition("#")[0].partition("?")[2]
         try:
             return URL(f"{url.with_query(None)}?{query}", encoded=True)
@@ -351,10 +348,10 @@ class PlatformApi:
         return target
 
 
-def _next_number(url: URL, response: Response, read: ListLimits) -> URL | None:
-    """The page with the next number; None after an empty page, or once all items were read."""
+def _next_number(url: URL, response: Response, items: int) -> URL | None:
+    """The page with the next number; None once all items were read."""
     total = parse_count(response.headers.get("X-Total-Count", ""))
-    if not read.page_length or (total is not None and read.items >= total):
+    if total is not None and items >= total:
         return None
     return url.update_query(page=int(url.query.get("page", "1")) + 1)
 

@@ -28,10 +28,9 @@ _MESSAGE_FIELDS = ("message", "error", "error_description", "errors", "errorMess
 _MAX_MESSAGES = 8
 # A longer body has no message for people, and decoding it would block the whole process.
 MAX_MESSAGE_BYTES = 64 * 1024
-# Decoding blocks the whole process, even in a thread, and any content must become some value.
-MAX_UNTYPED_BYTES = 2**20
 Relation = Literal["next", "prev", "last"]
 Shape = TypeVar("Shape")
+_LIMITED = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSALS: Mapping[int, PlatformFault] = {
     HTTPStatus.UNAUTHORIZED: "unauthorized",
     HTTPStatus.FORBIDDEN: "denied",
@@ -45,8 +44,8 @@ class ApiError(PlatformError):
     """`status` is 0 if there was no response.
 
     `is_unprocessed`: the request certainly changed nothing. `retry_after_seconds` is what the
-    platform asks for. `summary` is a short form of the message, for logs of retries.
-    `invalid_fields` are the fields of the request that the platform does not accept.
+    platform asks for. `invalid_fields` are the fields of the request that the platform does not
+    accept.
     """
 
     def __init__(
@@ -57,17 +56,22 @@ class ApiError(PlatformError):
         status: int = 0,
         is_unprocessed: bool = True,
         retry_after_seconds: float = 0.0,
-        summary: str = "",
         invalid_fields: frozenset[str] = frozenset(),
-        is_rate_limit: bool = False,
     ) -> None:
         super().__init__(message, fault)
         self.status = status
         self.is_unprocessed = is_unprocessed
         self.retry_after_seconds = retry_after_seconds
-        self.summary = summary or message
         self.invalid_fields = invalid_fields
-        self.is_rate_limit = is_rate_limit
+
+    @property
+    def summary(self) -> str:
+        """The message without its advice, for logs of retries."""
+        return str(self).partition("; try again")[0]
+
+    @property
+    def is_rate_limit(self) -> bool:
+        return self.fault == "away" and self.status in _LIMITED
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -89,7 +93,7 @@ def error_from(platform: str, response: Response, needs: str, now: float) -> Api
         return _rate_limit(platform, response, now)
     if status >= 500 or status == HTTPStatus.REQUEST_TIMEOUT:
         return _server_error(platform, response, now)
-    if _is_web_page(response):
+    if is_web_page(response):
         return not_an_api(platform, status)
     return _refusal(platform, response, detail, needs)
 
@@ -140,19 +144,6 @@ def link_url(response: Response, relation: Relation) -> str | None:
     return None
 
 
-def decode(platform: str, response: Response) -> Any:
-    """None for an empty response. Raises ApiError."""
-    if len(response.body) > MAX_UNTYPED_BYTES:
-        message = f"{platform} returned more than {MAX_UNTYPED_BYTES // 2**20} MiB."
-        raise ApiError(message, "unusable", status=response.status, is_unprocessed=False)
-    if not response.body.strip():
-        return None
-    try:
-        return msgspec.json.decode(response.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise not_an_api(platform, response.status) from None
-
-
 def decode_as(platform: str, response: Response, shape: type[Shape]) -> Shape:
     """Decode a response to the given type. Raises PlatformError."""
     # Some platforms return null or nothing for an empty list.
@@ -190,27 +181,22 @@ def _rate_limit(platform: str, response: Response, now: float) -> ApiError:
     wait = _requested_wait(response, now)
     if wait is None:
         wait = UNNAMED_LIMIT_SECONDS
-    summary = f"{platform} is busy (rate limit)"
     return ApiError(
-        f"{summary}; try again in {_duration(wait)}.",
+        f"{platform} is busy (rate limit); try again in {_duration(wait)}.",
         "away",
         status=response.status,
         retry_after_seconds=wait,
-        summary=summary,
-        is_rate_limit=True,
     )
 
 
 def _server_error(platform: str, response: Response, now: float) -> ApiError:
-    summary = f"{platform} has a server error ({response.status})"
     return ApiError(
-        f"{summary}; try again later.",
+        f"{platform} has a server error ({response.status}); try again later.",
         "away",
         status=response.status,
         # Other statuses may come from a proxy that timed out while the request is still running.
         is_unprocessed=response.status == HTTPStatus.SERVICE_UNAVAILABLE,
         retry_after_seconds=_retry_after(response, now) or 0.0,
-        summary=summary,
     )
 
 
@@ -220,16 +206,14 @@ def not_an_api(platform: str, status: int) -> ApiError:
     return ApiError(message, "unusable", status=status, is_unprocessed=False)
 
 
-def _is_web_page(response: Response) -> bool:
+def is_web_page(response: Response) -> bool:
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     return kind in {"text/html", "application/xhtml+xml"} or response.body.lstrip()[:1] == b"<"
 
 
 def _is_rate_limit(response: Response, detail: str) -> bool:
-    if response.status == HTTPStatus.TOO_MANY_REQUESTS:
-        return True
     if response.status != HTTPStatus.FORBIDDEN:
-        return False
+        return response.status == HTTPStatus.TOO_MANY_REQUESTS
     has_none_left = response.headers.get("x-ratelimit-remaining") == "0"
     return has_none_left or "Retry-After" in response.headers or "rate limit" in detail.lower()
 

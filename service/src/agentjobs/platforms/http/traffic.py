@@ -48,11 +48,8 @@ class ConnectionTraffic:
     def check(self, platform: str, now: float, *, is_poll: bool) -> None:
         """Before a request. Raises ApiError if the platform would refuse it, and PollsPaused."""
         if now < self._blocked_until:
-            summary = f"{platform} is busy (rate limit)"
-            wait = self._blocked_until - now
-            raise ApiError(
-                f"{summary}; try again later.", "away", retry_after_seconds=wait, summary=summary
-            )
+            message = f"{platform} is busy (rate limit); try again later."
+            raise ApiError(message, "away", retry_after_seconds=self._blocked_until - now)
         limit = self.rate_limit
         if not is_poll or limit is None or now >= limit.resets_at:
             return

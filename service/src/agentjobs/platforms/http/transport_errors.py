@@ -71,5 +71,4 @@ def _certificate_message(origin: URL, error: Exception) -> str:
 
 
 def _unavailable(summary: str, *, is_unprocessed: bool) -> ApiError:
-    message = f"{summary}; try again later."
-    return ApiError(message, "away", is_unprocessed=is_unprocessed, summary=summary)
+    return ApiError(f"{summary}; try again later.", "away", is_unprocessed=is_unprocessed)
