@@ -13,17 +13,11 @@ import msgspec
 
 # Pictures have at most this many groups of files.
 MAX_GROUPS = 40
-_MIN_GROUPS, _ENOUGH_GROUPS = 12, 24
+# Folders are divided until there are so many, and single files shown if there are very few.
+_ENOUGH_GROUPS, _FEW_GROUPS = 24, 12
 _DIRECT = "/*"
 # Searches find folders up to this depth.
 _MAX_DEPTH = 30
-# Folders that are divided last: they import much, and nothing depends on them.
-_SECONDARY = frozenset(
-    """
-    bench benchmark benchmarks demo demos doc docs e2e example examples fixture fixtures
-    playground sample samples spec specs test testdata tests __tests__
-    """.split()  # noqa: SIM905 - a list would take twenty lines
-)
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -73,32 +67,30 @@ def group_files(
 ) -> list[Group]:
     """Groups of files, at most `limit`, by path.
 
-    Divides the largest folders until there are enough groups.
-    If a large folder has too many parts, those with the most edges are a group each.
+    Divides the largest folders that have folders and whose parts fit. If a few large folders are
+    left, the parts of the largest with the most edges are a group each.
     """
-    if not files:
-        return []
-    whole = _group(names, files)
-    enough = limit if len(files) <= limit else min(_ENOUGH_GROUPS, limit)
-    queue = [_priority(whole)]
-    done: list[Group] = []
-    while queue and len(queue) + len(done) < enough:
-        group = heapq.heappop(queue)[-1]
-        parts = _divide(names, group)
-        count = len(queue) + len(done)
-        # Beside folders, only a few files stand for themselves.
-        has_files_only = all(part.is_file for part in parts)
-        room = (enough if has_files_only and count >= _MIN_GROUPS else limit) - count
-        is_large = count < _MIN_GROUPS or 2 * len(group.files) > len(files)
-        if len(parts) > room and is_large and room > 2:
-            parts, rest = _most_linked(parts, edges, room - 1)
-            done.append(Group(group.path, rest))
-        if 1 < len(parts) <= room:
-            for part in parts:
-                heapq.heappush(queue, _priority(part))
-        else:
-            done.append(group)
-    groups = [*done, *(entry[-1] for entry in queue)]
+    if len(files) <= limit:
+        return [Group(names[at], (at,)) for at in sorted(files, key=names.__getitem__)]
+    groups = [_group(names, files)]
+    while len(groups) < _ENOUGH_GROUPS:
+        largest_first = sorted(groups, key=lambda group: (-len(group.files), group.path))
+        divided = ((group, _divide(names, group)) for group in largest_first)
+        fitting = (
+            (group, parts)
+            for group, parts in divided
+            if 1 < len(parts) <= limit - len(groups) + 1 and not all(p.is_file for p in parts)
+        )
+        group, parts = next(fitting, (None, []))
+        if group is None:
+            break
+        groups.remove(group)
+        groups += parts
+    if len(groups) < _FEW_GROUPS:
+        largest = max(groups, key=lambda group: len(group.files))
+        parts, rest = _most_linked(_divide(names, largest), edges, limit - len(groups))
+        groups.remove(largest)
+        groups += [*parts, Group(largest.path, rest)] if rest else parts
     return sorted(groups, key=lambda group: (group.path == "", group.path))
 
 
@@ -165,12 +157,6 @@ def _divide(names: Sequence[str], group: Group) -> list[Group]:
     elif direct:
         groups.append(Group(f"{group.path}{_DIRECT}".removeprefix("/"), tuple(direct)))
     return groups
-
-
-def _priority(group: Group) -> tuple[bool, int, str, Group]:
-    """Puts the largest group first in a queue of groups to divide."""
-    is_secondary = not _SECONDARY.isdisjoint(group.path.lower().split("/"))
-    return is_secondary, -len(group.files), group.path, group
 
 
 def _most_linked(
