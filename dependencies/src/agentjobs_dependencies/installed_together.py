@@ -10,12 +10,11 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import islice, product
-from typing import Any
 
 from agentjobs_dependencies.coverage import Layout
 from agentjobs_dependencies.formats.kinds import detect_kind
-from agentjobs_dependencies.formats.pypi.project import SetupCfg
-from agentjobs_dependencies.formats.text import UnreadableManifest, parse_toml, table_at
+from agentjobs_dependencies.formats.pypi.project import PyProject, SetupCfg
+from agentjobs_dependencies.formats.text import UnreadableManifest, parse_toml
 from agentjobs_dependencies.model import ParsedManifest
 
 MAX_GROUPS = 500
@@ -78,7 +77,9 @@ def find_installed_together(
     """`texts` are the install and requirements files, `paths` all files of the commit."""
     files = _RequirementsFiles(path for path in paths if path.endswith(_REQUIREMENTS_ENDINGS))
     includes = {
-        path: files.find_includes(path, text) for path, text in texts.items() if path in files
+        path: files.below(path, _INCLUDE.findall(text))
+        for path, text in texts.items()
+        if path in files
     }
     groups = [
         *_covered_by_locks(manifests),
@@ -87,16 +88,13 @@ def find_installed_together(
     ]
     arguments = _build_arguments(texts)
     for path in sorted(texts):
-        read_files = _READ_BY_SETUPTOOLS.get(posixpath.basename(path))
-        if read_files is not None:
-            groups += (
-                _with_includes(group, includes) for group in read_files(path, texts[path], files)
-            )
+        if posixpath.basename(path) in (_PROJECT, _SETUP_CFG):
+            named = _read_by_setuptools(path, texts[path], files)
         elif path not in files:
-            groups += (
-                _with_includes(named, includes)
-                for named in files.named_in(path, texts[path], arguments)
-            )
+            named = files.named_in(path, texts[path], arguments)
+        else:
+            continue
+        groups += (_with_includes(group, includes) for group in named)
     return _maximal(groups)
 
 
@@ -117,9 +115,10 @@ class _RequirementsFiles:
     def __iter__(self) -> Iterator[str]:
         return iter(self._sorted)
 
-    def find_includes(self, path: str, text: str) -> list[str]:
+    def below(self, path: str, names: Iterable[str]) -> list[str]:
+        """Those that a file names, relative to its directory."""
         here = posixpath.dirname(path)
-        named = (posixpath.normpath(posixpath.join(here, name)) for name in _INCLUDE.findall(text))
+        named = (posixpath.normpath(posixpath.join(here, name)) for name in names)
         return [name for name in islice(named, MAX_MEMBERS) if name in self._paths]
 
     def named_in(
@@ -214,47 +213,22 @@ def _find_above(
     return None
 
 
-def _dynamic(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[str]]:
+def _read_by_setuptools(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[str]]:
     """Files from which setuptools takes the requirements of a project and of its extras."""
-    if "dynamic" not in text:
-        return
+    content = text.encode("utf-8", "replace")
     try:
-        document = parse_toml(text.encode("utf-8", "surrogateescape"))
-    except (UnreadableManifest, UnicodeEncodeError):
-        return
-    dynamic = table_at(table_at(table_at(document, "tool"), "setuptools"), "dynamic")
-    here = posixpath.dirname(path)
-    base = [path, *_list_files(dynamic.get("dependencies"), here, files)]
-    yield base
-    for extra in table_at(dynamic, "optional-dependencies").values():
-        yield [*base, *_list_files(extra, here, files)]
-
-
-def _setup_cfg(path: str, text: str, files: _RequirementsFiles) -> Iterator[list[str]]:
-    try:
-        names, *extras = SetupCfg(text.encode("utf-8", "replace")).named_files
+        if posixpath.basename(path) == _SETUP_CFG:
+            names, *extras = SetupCfg(content).named_files
+        elif "dynamic" in text:
+            names, *extras = PyProject(parse_toml(content)).named_files
+        else:
+            return
     except UnreadableManifest:
         return
-    here = posixpath.dirname(path)
-    base = [path, *_existing(names, here, files)]
+    base = [path, *files.below(path, names)]
     yield base
     for extra in extras:
-        yield [*base, *_existing(extra, here, files)]
-
-
-_READ_BY_SETUPTOOLS = {_PROJECT: _dynamic, _SETUP_CFG: _setup_cfg}
-
-
-def _list_files(table: Any, here: str, files: _RequirementsFiles) -> list[str]:
-    names = table.get("file") if isinstance(table, dict) else None
-    return _existing(names if isinstance(names, list) else [names], here, files)
-
-
-def _existing(names: Iterable[Any], here: str, files: _RequirementsFiles) -> list[str]:
-    paths = (
-        posixpath.normpath(posixpath.join(here, name)) for name in names if isinstance(name, str)
-    )
-    return [path for path in islice(paths, MAX_MEMBERS) if path in files]
+        yield [*base, *files.below(path, extra)]
 
 
 def _with_includes(named: Iterable[str], includes: Mapping[str, list[str]]) -> list[str]:

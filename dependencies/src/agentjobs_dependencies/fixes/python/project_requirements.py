@@ -13,7 +13,7 @@ from agentjobs_dependencies.fixes import tree
 from agentjobs_dependencies.fixes.model import CannotFix
 from agentjobs_dependencies.fixes.python.pyproject import read_pyproject
 from agentjobs_dependencies.fixes.python.requirement_text import read_requirements
-from agentjobs_dependencies.formats.pypi.project import SetupCfg
+from agentjobs_dependencies.formats.pypi.project import PyProject, SetupCfg, read_file_names
 from agentjobs_dependencies.formats.pypi.requirements import read_lines
 from agentjobs_dependencies.formats.text import UnreadableManifest, table_at
 from agentjobs_dependencies.versions.pypi import normalize_name
@@ -72,15 +72,12 @@ def read_setup_cfg(text: str) -> str:
 
 class _Reader:
     def __init__(self, path: Path, root: Path, text: str, *, with_files: bool = True) -> None:
-        document = read_pyproject(text)
+        self._tables = PyProject(read_pyproject(text))
         self._directory = path.parent
         self._root = root
         self._with_files = with_files
-        self._project = table_at(document, "project")
-        self._groups = table_at(document, "dependency-groups")
-        self._tool = table_at(document, "tool")
-        # Packages that do not come from the registry.
-        self._elsewhere = {normalize_name(name) for name in self._uv("sources")}
+        self._project = self._tables.project
+        self._groups = self._tables.groups
         self._result = ProjectRequirements(name=normalize_name(str(self._project.get("name", ""))))
 
     def read(self) -> ProjectRequirements:
@@ -92,19 +89,12 @@ class _Reader:
         result.groups = {
             normalize_name(name): self._read_group(name, set()) for name in self._groups
         }
-        if dev := self._uv_list("dev-dependencies"):
+        if isinstance(dev := self._tables.dev_dependencies, list):
             result.groups["dev"] = result.groups.get("dev", "") + self._lines(dev)
-        if table_at(self._tool, "poetry").keys() & {"dependencies", "dev-dependencies", "group"}:
+        if self._tables.poetry.keys() & {"dependencies", "dev-dependencies", "group"}:
             result.unread.append("the tables of Poetry")
         result.unread = list(dict.fromkeys(result.unread))
         return result
-
-    def _uv(self, key: str) -> dict[str, Any]:
-        return table_at(table_at(self._tool, "uv"), key)
-
-    def _uv_list(self, key: str) -> list[Any]:
-        value = table_at(self._tool, "uv").get(key)
-        return value if isinstance(value, list) else []
 
     def _read_base(self) -> str:
         if not self._project:
@@ -112,7 +102,7 @@ class _Reader:
             self._result.unread += (f"`{name}`" for name in legacy)
         if "dependencies" not in self._dynamic:
             return self._lines(self._project.get("dependencies") or [])
-        text = self._read_files(self._setuptools.get("dependencies"))
+        text = self._read_files(self._tables.dynamic.get("dependencies"))
         if text is None:
             self._result.unread.append("the dynamic `dependencies`")
         return text or ""
@@ -121,7 +111,7 @@ class _Reader:
         if "optional-dependencies" not in self._dynamic:
             tables = table_at(self._project, "optional-dependencies")
             return {normalize_name(name): self._lines(lines) for name, lines in tables.items()}
-        tables = table_at(self._setuptools, "optional-dependencies")
+        tables = table_at(self._tables.dynamic, "optional-dependencies")
         texts = {normalize_name(name): self._read_files(table) for name, table in tables.items()}
         if not texts or None in texts.values():
             self._result.unread.append("the dynamic `optional-dependencies`")
@@ -132,19 +122,14 @@ class _Reader:
         dynamic = self._project.get("dynamic")
         return dynamic if isinstance(dynamic, list) else []
 
-    @property
-    def _setuptools(self) -> dict[str, Any]:
-        return table_at(table_at(self._tool, "setuptools"), "dynamic")
-
     def _read_files(self, table: Any) -> str | None:
         """None if they are not in the repository."""
-        names = table.get("file") if isinstance(table, dict) else None
-        names = [names] if isinstance(names, str) else names
-        if not isinstance(names, list) or not self._with_files:
+        names = read_file_names(table)
+        if not names or not self._with_files:
             return None
         try:
             return "".join(
-                self._lines(line.text for line in read_lines(tree.read(self._resolve(str(name)))))
+                self._lines(line.text for line in read_lines(tree.read(self._resolve(name))))
                 for name in names
             )
         except (CannotFix, ValueError):
@@ -193,7 +178,7 @@ class _Reader:
             text = str(requirement)
             name = _NAME.match(text)
             read = list(read_requirements(text))
-            if not read or (name and normalize_name(name[1]) in self._elsewhere):
+            if not read or (name and normalize_name(name[1]) in self._tables.sources):
                 self._result.unread.append(f"`{' '.join(text.split())[:100]}`")
             else:
                 lines += read

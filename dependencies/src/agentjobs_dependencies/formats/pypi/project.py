@@ -26,26 +26,49 @@ _MAX_SETUP_BYTES = 1 << 20
 _MAX_SETUP_LINES = 5_000
 
 
+class PyProject:
+    """The tables of a pyproject.toml that say what the project requires. `sources` are the packages
+    that do not come from the registry, `dynamic` what setuptools reads from files."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        tool = table_at(document, "tool")
+        self.project = table_at(document, "project")
+        self.groups = table_at(document, "dependency-groups")
+        self.poetry, self.uv = table_at(tool, "poetry"), table_at(tool, "uv")
+        self.dev_dependencies = self.uv.get("dev-dependencies")
+        sources = table_at(self.uv, "sources")
+        self.sources = {normalize_name(name): source for name, source in sources.items()}
+        self.dynamic = table_at(table_at(tool, "setuptools"), "dynamic")
+
+    @property
+    def named_files(self) -> list[list[str]]:
+        """The files of the project, and those of each extra."""
+        extras = table_at(self.dynamic, "optional-dependencies").values()
+        return [read_file_names(table) for table in (self.dynamic.get("dependencies"), *extras)]
+
+
+def read_file_names(table: Any) -> list[str]:
+    """The files that a dynamic field of setuptools names."""
+    names = table.get("file") if isinstance(table, dict) else None
+    return [str(name) for name in (names if isinstance(names, list) else [names]) if name]
+
+
 def read_pyproject(content: bytes) -> ParsedManifest:
-    document = parse_toml(content)
+    pyproject = PyProject(parse_toml(content))
     warnings = Warnings()
-    project, tool = table_at(document, "project"), table_at(document, "tool")
-    poetry, uv = table_at(tool, "poetry"), table_at(tool, "uv")
-    sources = table_at(uv, "sources")
-    local = {normalize_name(name) for name, source in sources.items() if _is_local(source)}
+    where = "tool.uv.dev-dependencies"
+    local = {name for name, source in pyproject.sources.items() if _is_local(source)}
     requirements = [
-        *_from_project(project, warnings),
-        *_from_groups(table_at(document, "dependency-groups"), warnings),
-        *parse_requirements(
-            uv.get("dev-dependencies"), "dev", "tool.uv.dev-dependencies", warnings
-        ),
-        *_from_poetry(poetry, warnings),
+        *_from_project(pyproject.project, warnings),
+        *_from_groups(pyproject.groups, warnings),
+        *parse_requirements(pyproject.dev_dependencies, "dev", where, warnings),
+        *_from_poetry(pyproject.poetry, warnings),
     ]
     return ParsedManifest(
         ECOSYSTEM,
-        project=_name(project) or _name(poetry),
+        project=_name(pyproject.project) or _name(pyproject.poetry),
         requirements=limit_requirements((r for r in requirements if r.name not in local), warnings),
-        members=tuple(_members(table_at(uv, "workspace"))),
+        members=tuple(_members(table_at(pyproject.uv, "workspace"))),
         warnings=warnings.all(),
     )
 
