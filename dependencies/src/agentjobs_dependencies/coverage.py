@@ -1,7 +1,7 @@
 """Determines which manifests a lock file covers, and which projects form a workspace."""
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
@@ -117,25 +117,37 @@ class Layout:
     def _members(
         self, here: str, patterns: Sequence[str], kinds: frozenset[str] | set[str]
     ) -> Iterator[str]:
-        distinct = dict.fromkeys(text for text in patterns if len(text) <= _MAX_PATTERN)
-        split = [_parts(pattern) for pattern in list(distinct)[:_MAX_PATTERNS]]
-        included = [parts for parts, is_negative in split if not is_negative]
-        excluded = [parts for parts, is_negative in split if is_negative]
+        members = MemberPatterns(patterns)
         prefix = f"{here}/" if here else ""
-        for directory in self._by_directory if included else ():
+        for directory in self._by_directory if members.included else ():
             if directory == here or not directory.startswith(prefix):
                 continue
             parts = directory.removeprefix(prefix).split("/")
-            self._comparisons += len(split) * len(parts)
+            self._comparisons += len(members) * len(parts)
             if self._comparisons > _MAX_COMPARISONS:
                 return
-            if any(_matches(pattern, parts) for pattern in included) and not any(
-                _matches(pattern, parts) for pattern in excluded
-            ):
+            if members.match(parts):
                 yield from self._of_kinds(directory, kinds)
 
     def _of_kinds(self, directory: str, kinds: frozenset[str] | set[str]) -> tuple[str, ...]:
         return tuple(p for p in self._by_directory.get(directory, ()) if self._kinds[p] in kinds)
+
+
+class MemberPatterns:
+    """The patterns of a workspace for directories below it; those with `!` exclude directories."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        distinct = dict.fromkeys(text for text in patterns if len(text) <= _MAX_PATTERN)
+        split = [_parts(pattern) for pattern in list(distinct)[:_MAX_PATTERNS]]
+        self.included = [parts for parts, is_negative in split if not is_negative]
+        self._excluded = [parts for parts, is_negative in split if is_negative]
+
+    def __len__(self) -> int:
+        return len(self.included) + len(self._excluded)
+
+    def match(self, parts: Sequence[str]) -> bool:
+        is_included = any(_matches(pattern, parts) for pattern in self.included)
+        return is_included and not any(_matches(pattern, parts) for pattern in self._excluded)
 
 
 def _join(here: str, directory: str) -> str:

@@ -81,7 +81,7 @@ class _Editor:
             entries = read_entries(lock)
             return [entry.directory for entry in entries if entry.directory not in (None, ".")]
         root = package_json.read(self._project.files.manifests([""])[""])
-        return list(workspace_members(self._path.parent, root.get("workspaces")))
+        return workspace_members(self._path.parent, root.get("workspaces"))
 
     def _why_unproven(self, manifest: str) -> Iterator[str]:
         if self._now.lock != self._before.lock:

@@ -6,12 +6,13 @@ could run. yarn comes from the registry, in the release that writes the lock fil
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from agentjobs_dependencies.coverage import MemberPatterns
 from agentjobs_dependencies.fixes import tree, yaml_text
 from agentjobs_dependencies.fixes.model import CannotFix
 from agentjobs_dependencies.fixes.npm.fetched_tools import build_argv, edit_tool, fetch_tool
@@ -167,22 +168,12 @@ def _program(release: str, registry: str) -> list[str]:
     return build_argv(script, f"--require={preloaded}")
 
 
-def workspace_members(directory: Path, workspaces: Any) -> Iterator[str]:
+def workspace_members(directory: Path, workspaces: Any) -> list[str]:
     """The directories that `workspaces` of package.json names: yarn 1 does not list them."""
-    named = package_json.workspace_members(workspaces)
-    excluded = {path for name in named if name.startswith("!") for path in _glob(directory, name)}
-    included = {
-        path for name in named if not name.startswith("!") for path in _glob(directory, name)
-    }
-    if len(included) > _MAX_MEMBERS:
+    patterns = MemberPatterns(package_json.workspace_members(workspaces))
+    manifests = (path.relative_to(directory) for path in directory.rglob("*/package.json"))
+    parts = sorted(path.parts[:-1] for path in manifests if "node_modules" not in path.parts)
+    members = ["/".join(names) for names in parts if patterns.match(names)]
+    if len(members) > _MAX_MEMBERS:
         raise CannotFix(f"the project has more than {_MAX_MEMBERS} workspaces")
-    return (path.relative_to(directory).as_posix() for path in sorted(included - excluded))
-
-
-def _glob(directory: Path, pattern: str) -> Iterator[Path]:
-    pattern = pattern.lstrip("!").removeprefix("./").rstrip("/")
-    if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
-        return
-    for path in directory.glob(f"{pattern}/package.json"):
-        if "node_modules" not in path.parts:
-            yield path.parent
+    return members
