@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
 from agentjobs_dependencies.registries.api import MIB, Body, RegistryApi, as_text, decode, segment
@@ -22,8 +22,6 @@ from agentjobs_dependencies.registries.versions import (
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _HTML = "application/vnd.pypi.simple.v1+html"
-# Eggs and Windows installers are left out, because pip no longer installs them.
-_EXTENSIONS = (".whl", ".tar.gz", ".zip", ".tar.bz2", ".tar.xz", ".tgz")
 # More than any package has: without a limit, a page of empty links would take minutes.
 _MAX_FILES = 300_000
 _MAX_ATTRIBUTES = 50
@@ -120,29 +118,18 @@ def _hashes(files: Iterable[_File]) -> Iterator[str]:
 
 def version_from_filename(name: str, filename: str) -> str | None:
     """Normalized, because wheels and source distributions may spell it differently."""
-    extension = next((e for e in _EXTENSIONS if filename.lower().endswith(e)), None)
-    if extension is None or len(filename) > _MAX_FILENAME_LENGTH:
+    if len(filename) > _MAX_FILENAME_LENGTH:
         return None
-    stem = filename[: -len(extension)]
-    rest = _after_name(name, stem)
-    if rest is None:
-        return None
-    if extension == ".whl":
-        rest = rest.partition("-")[0].replace("_", "-")
     try:
-        return str(Version(rest))
-    except InvalidVersion:
+        if not filename.endswith(".whl"):
+            own_name, version = parse_sdist_filename(filename)
+            return str(version) if own_name == name else None
+        # Without its tags, which may be a combination of many.
+        wheel_name, text, *_ = (*filename.split("-", 2), "", "")
+        is_own = canonicalize_name(wheel_name) == name
+        return str(Version(text.replace("_", "-"))) if is_own else None
+    except (InvalidSdistFilename, InvalidVersion):
         return None
-
-
-def _after_name(name: str, stem: str) -> str | None:
-    """Names in old files may contain hyphens, so the first hyphen may not end the name."""
-    position = stem.find("-")
-    while position > 0:
-        if len(normal := canonicalize_name(stem[:position])) >= len(name):
-            return stem[position + 1 :] if normal == name else None
-        position = stem.find("-", position + 1)
-    return None
 
 
 PYPI = RegistryApi(
