@@ -5,20 +5,13 @@ from typing import Annotated
 
 import msgspec
 
+from agentjobs.advisories.findings import findings_of_repo
 from agentjobs.inventory.dependencies import DependencyView
-from agentjobs.store.database import Database, Row, to_struct
-from agentjobs_dependencies.advisories.dependency_matching import AdvisorySummary
+from agentjobs.store.database import Database
 from agentjobs_dependencies.advisories.severity import LEVELS
 from agentjobs_dependencies.model import Imported, Scope
 from agentjobs_runtime.json_fields import copy_fields, doc, known_values
 from agentjobs_runtime.settings.registries import ECOSYSTEMS
-
-_decode_advisories = msgspec.json.Decoder(tuple[AdvisorySummary, ...]).decode
-_RANKS = {level: rank for rank, level in enumerate(reversed(LEVELS))}
-_COLUMNS = (
-    "manifest, ecosystem, name, version, advisory_id, advisory_ids, severity, score, summary,"
-    " fix_version, fix_reason"
-)
 
 
 class DependencyAdvisory(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,27 +79,10 @@ async def find_advisories(
             positions.setdefault(key, []).append(package.position)
     if not positions:
         return {}
-    rows = await db.fetch_all(
-        f"SELECT {_COLUMNS} FROM findings WHERE repo_id = :repo_id"
-        " AND name IN (SELECT value FROM each(:names))",
-        repo_id=repo_id,
-        names=sorted({name for _, _, name, _ in positions}),
-    )
+    names = sorted({name for _, _, name, _ in positions})
     advisories: dict[int, list[DependencyAdvisory]] = {}
-    for row in sorted(rows, key=_rank):
-        key = (row["manifest"], row["ecosystem"], row["name"], row["version"])
-        for position in positions.get(key, ()):
-            advisories.setdefault(position, []).append(_advisory(row))
+    for finding in await findings_of_repo(db, repo_id, names):
+        advisory = copy_fields(finding, DependencyAdvisory, id=finding.advisory_id)
+        for position in positions.get((finding.manifest, *finding.package), ()):
+            advisories.setdefault(position, []).append(advisory)
     return advisories
-
-
-def _rank(row: Row) -> tuple[int, str]:
-    return _RANKS[row["severity"]], row["advisory_id"]
-
-
-def _advisory(row: Row) -> DependencyAdvisory:
-    members = _decode_advisories(row["advisory_ids"])
-    names = {name for member in members for name in (member.id, *member.aliases)}
-    main_id = row["advisory_id"]
-    aliases = tuple(sorted(names - {main_id}))
-    return to_struct(row, DependencyAdvisory, id=main_id, aliases=aliases)

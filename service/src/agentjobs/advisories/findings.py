@@ -51,6 +51,7 @@ _CHANGEABLE = {
     "fix_version": "text",
     "fix_reason": "text",
 }
+_COPIED = tuple(name for name in Finding.__struct_fields__ if name in _CHANGEABLE)
 _TYPES = {
     **dict.fromkeys(("id", "organization_id", "repo_id", *_KEY), "text"),
     **_CHANGEABLE,
@@ -128,11 +129,15 @@ def split_cursor(after: str | None) -> tuple[int, str]:
     return int(after[:4]), after[4:]
 
 
-async def findings_of_repo(db: Database, repo_id: str) -> list[FindingView]:
-    """All findings of the repository, worst first."""
+async def findings_of_repo(
+    db: Database, repo_id: str, names: Sequence[str] | None = None
+) -> list[FindingView]:
+    """The findings of the repository, worst first: all, or only those of packages by name."""
+    only = "" if names is None else " AND f.name IN (SELECT value FROM each(:names))"
     rows = await db.fetch_all(
-        f"{SELECT} WHERE f.repo_id = :repo_id ORDER BY {_SORT_KEY}, f.id",
+        f"{SELECT} WHERE f.repo_id = :repo_id{only} ORDER BY {_SORT_KEY}, f.id",
         repo_id=repo_id,
+        names=names or [],
         now=now_ms(),
     )
     return [finding_view(row) for row in rows]
@@ -214,14 +219,8 @@ async def replace_findings(
 
 def _values(finding: Finding, choice: Choice) -> dict[str, Any]:
     return {
-        "direct": finding.direct,
-        "fixture": finding.fixture,
-        "imported": finding.imported,
-        "managed_by": finding.managed_by,
+        **{name: getattr(finding, name) for name in _COPIED},
         "advisory_ids": msgspec.json.encode(finding.advisories).decode(),
-        "severity": finding.severity,
-        "score": finding.score,
-        "severity_source": finding.severity_source,
         "summary": finding.summary.replace("\0", " "),
         "fix_version": choice.version,
         "fix_reason": choice.reason,

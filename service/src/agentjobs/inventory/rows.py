@@ -4,6 +4,7 @@ Does not know when a repository is indexed, or how.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -44,6 +45,7 @@ _COLUMNS = {
     "imported": "TEXT",
     "managed_by": "TEXT",
 }
+_FIELDS = tuple(field.name for field in fields(Dependency))
 _UPSERT = insert_statement("dependencies", _COLUMNS, key=("repo_id", "position"))
 
 
@@ -163,20 +165,11 @@ async def _delete_batch_from(tx: Transaction, repo_id: str, position: int) -> in
 
 def _row(repo_id: str, position: int, package: Dependency) -> dict[str, Any]:
     return {
+        **{name: getattr(package, name) for name in _FIELDS},
         "repo_id": repo_id,
         "position": position,
-        "ecosystem": package.ecosystem,
-        "name": package.name,
-        "version": package.version,
-        "requirement": package.requirement,
-        "direct": package.direct,
-        "scope": package.scope,
-        "manifest": package.manifest,
         "parents": msgspec.json.encode(package.parents).decode(),
         "purl": format_purl(package.ecosystem, package.name, package.version),
-        "fixture": package.fixture,
-        "imported": package.imported,
-        "managed_by": package.managed_by,
     }
 
 
