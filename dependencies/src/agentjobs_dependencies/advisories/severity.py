@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -115,3 +116,16 @@ def _parse(kind: str, vector: str) -> _CvssScore | None:
         return _CvssScore("2.0", float(cvss.CVSS2(vector).base_score))
     except cvss.exceptions.CVSSError:
         return None
+
+
+def describe_vector(vector: str) -> list[tuple[str, str]]:
+    """Each base metric and its value, such as ("Attack vector", "network")."""
+    edition = {"CVSS:4": "4", "CVSS:3": "3"}.get(vector[:6], "2")
+    # Imported when needed, as above.
+    metrics = import_module(f"cvss.constants{edition}")
+    given = dict(part.partition(":")[::2] for part in vector.split("/"))
+    return [
+        (metrics.METRICS_ABBREVIATIONS[metric].capitalize(), names[given[metric]].lower())
+        for metric in metrics.METRICS_MANDATORY
+        if given.get(metric) in (names := metrics.METRICS_VALUE_NAMES[metric])
+    ]

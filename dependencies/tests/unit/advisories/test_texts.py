@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from agentjobs_dependencies.advisories.cvss_words import describe_vector
 from agentjobs_dependencies.advisories.model import parse_advisory
+from agentjobs_dependencies.advisories.severity import describe_vector
 from agentjobs_dependencies.advisories.texts import (
     MAX_DETAILS_BYTES,
     AdvisoryText,
@@ -82,17 +82,22 @@ def test_records_of_one_vulnerability_are_merged() -> None:
         (
             "CVSS:4.0/AV:L/AC:H/AT:P/PR:L/UI:A/VC:N/VI:H/VA:L/SC:N/SI:N/SA:H/E:P",
             (
-                "Attack vector local, Attack complexity high, Attack requirements present,"
-                " Privileges required low, User interaction active, Confidentiality none,"
-                " Integrity high, Availability low, Confidentiality of other systems none,"
-                " Integrity of other systems none, Availability of other systems high"
+                "Attack vector local, Attack complexity high, Attack requirement present,"
+                " Privileges required low, User interaction active,"
+                " Vulnerable system impact confidentiality none,"
+                " Vulnerable system impact integrity high,"
+                " Vulnerable system impact availability low,"
+                " Subsequent system impact confidentiality none,"
+                " Subsequent system impact integrity none,"
+                " Subsequent system impact availability high"
             ),
         ),
         (
             "AV:N/AC:M/Au:N/C:P/I:N/A:C",
             (
-                "Attack vector network, Attack complexity medium, Authentication none,"
-                " Confidentiality partial, Integrity none, Availability complete"
+                "Access vector network, Access complexity medium, Authentication none,"
+                " Confidentiality impact partial, Integrity impact none,"
+                " Availability impact complete"
             ),
         ),
         ("CVSS:3.1/AV:X/nonsense//:", ""),

@@ -16,7 +16,7 @@ from agentjobs.web.dashboard.request_context import PageRequest
 from agentjobs.web.dashboard.text import markdown
 from agentjobs.web.dashboard.vulnerabilities.lines import LIVE_TOPICS, load_lines
 from agentjobs.web.dashboard.vulnerabilities.query import PATH
-from agentjobs_dependencies.advisories.cvss_words import describe_vector
+from agentjobs_dependencies.advisories.severity import describe_vector
 from agentjobs_dependencies.advisories.texts import REFERENCE_LABELS
 from agentjobs_runtime.problems import Problem
 
