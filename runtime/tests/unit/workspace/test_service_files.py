@@ -18,7 +18,6 @@ READERS = {
     "agentjobs/inventory/index/install_files.py": "manifests, as data",
     "agentjobs/inventory/index/scan.py": "sources and manifests, as data",
     "agentjobs/environments/request.py": "object IDs of the files in `cache`, as a key",
-    "agentjobs/jobs/operations/open_pulls.py": "object IDs of manifests, as a key",
     "agentjobs_worker/workspace/change_checks.py": "what the agent changed",
 }
 READING = re.compile(r'\b(read_small_blobs|read_blobs|list_tree|list_files)\(|"(ls-tree|cat-file)"')

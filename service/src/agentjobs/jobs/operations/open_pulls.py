@@ -23,7 +23,6 @@ from agentjobs.platforms.protocol import RepoAddress
 from agentjobs.pulls.pulls import pull_path
 from agentjobs.store.database import Database
 from agentjobs_dependencies.versions.order import version_key
-from agentjobs_runtime.git.process import git
 from agentjobs_runtime.git.refs import has_whole_tree
 from agentjobs_runtime.settings import Settings
 from agentjobs_runtime.weighted_cache import WeightedCache
@@ -32,8 +31,6 @@ MAX_PULLS = 20
 # Limit for one reading of all open pull requests.
 PROPOSED_SECONDS = 600
 _RETRY_SECONDS = 5.0
-# With more manifests, whole trees are compared: a command line is limited.
-_MAX_COMPARED = 200
 _CACHED_VERSIONS = 50_000
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -148,10 +145,13 @@ class OpenPullReader:
         if unread:
             opening = open_commits(unread) if open_commits else self._open_commits(repo, unread)
             async with opening as git_dir:
-                fresh = await self._read(repo, git_dir, unread, locations)
-            for commit, versions in fresh.items():
-                self._known.put((repo.id, commit, locations), versions, 1 + len(locations))
-            by_commit |= fresh
+                for commit in unread:
+                    # A refused fetch may leave it without its files, and the index has cached
+                    # those of others.
+                    if await has_whole_tree(git_dir, commit):
+                        versions = await self._versions_at(git_dir, commit, locations)
+                        self._known.put((repo.id, commit, locations), versions, 1 + len(locations))
+                        by_commit[commit] = versions
         return by_commit
 
     async def _open_pulls(self, repo: ScannedRepo) -> list[_OpenPull]:
@@ -204,27 +204,6 @@ class OpenPullReader:
         ):
             yield git_dir
 
-    async def _read(
-        self,
-        repo: ScannedRepo,
-        git_dir: Path,
-        commits: Collection[str],
-        locations: frozenset[Location],
-    ) -> dict[str, Versions]:
-        manifests = sorted({manifest for manifest, _, _ in locations})
-        if len(manifests) > _MAX_COMPARED:
-            manifests = []
-        base = await _describe_files(git_dir, repo.head_commit, manifests)
-        versions: dict[str, Versions] = {}
-        for commit in commits:
-            blobs = await _describe_files(git_dir, commit, manifests)
-            if blobs is not None:
-                is_changed = blobs != base
-                versions[commit] = (
-                    await self._versions_at(git_dir, commit, locations) if is_changed else {}
-                )
-        return versions
-
     async def _versions_at(
         self, git_dir: Path, commit: str, locations: frozenset[Location]
     ) -> Versions:
@@ -249,14 +228,3 @@ def _most_likely(
         return pull.number not in known, not any(name in title for name in folded)
 
     return sorted(pulls, key=rank)[:MAX_PULLS]
-
-
-async def _describe_files(git_dir: Path, commit: str, paths: Sequence[str]) -> bytes | None:
-    """A description of the files that changes whenever they do; None without the commit.
-
-    A refused fetch may leave it without its files, and the index has cached those of others.
-    """
-    if not await has_whole_tree(git_dir, commit):
-        return None
-    result = await git("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths, git_dir=git_dir)
-    return result.stdout
