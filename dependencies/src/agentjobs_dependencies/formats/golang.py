@@ -23,10 +23,13 @@ _MAX_LINE = 4096
 _PathAndVersion = tuple[str, str]
 
 
-class _Line(NamedTuple):
+class GoLine(NamedTuple):
+    """`number` starts at 0."""
+
     verb: str
     words: list[str]
     is_indirect: bool
+    number: int
 
 
 @dataclass(slots=True)
@@ -48,17 +51,17 @@ def read_go_mod(content: bytes) -> ParsedManifest:
 
 def read_module(text: str, warnings: Warnings) -> GoModule:
     module = GoModule()
-    for line in _lines(text):
+    for line in read_lines(text):
         if not _apply(module, line):
             words = " ".join([line.verb, *line.words])[:100]
             warnings.add(f"an invalid line is left out: {words}")
     return module
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def read_lines(text: str) -> Iterator[GoLine]:
     """Lines split into words; lines of a block start with the block's verb."""
     block = ""
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines()):
         words = _TOKEN.findall(line, 0, _MAX_LINE)
         comment = words.pop()[2:].split() if words and words[-1].startswith("//") else []
         words = [word.strip('"`') for word in words]
@@ -71,13 +74,13 @@ def _lines(text: str) -> Iterator[_Line]:
         else:
             is_indirect = comment == ["indirect"] or comment[:1] == ["indirect;"]
             verb, *rest = [block, *words] if block else words
-            yield _Line(verb, rest, is_indirect)
+            yield GoLine(verb, rest, is_indirect, number)
     if block:
         # The file is truncated: an empty line produces a warning.
-        yield _Line(block, [], is_indirect=False)
+        yield GoLine(block, [], is_indirect=False, number=text.count("\n"))
 
 
-def _apply(module: GoModule, line: _Line) -> bool:
+def _apply(module: GoModule, line: GoLine) -> bool:
     """Apply a line to the module; False if the line is invalid."""
     match line.verb, line.words:
         case "module", [path]:

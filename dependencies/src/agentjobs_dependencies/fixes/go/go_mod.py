@@ -1,7 +1,5 @@
 """Updates modules in go.mod and go.sum: with the go command, or by editing if there is none."""
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from agentjobs_dependencies.fixes import tree
@@ -16,12 +14,7 @@ from agentjobs_dependencies.fixes.go.requirements import (
 )
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.run_tool import has_tool
-
-_LINE = re.compile(
-    r"(?P<start>[ \t]*(?P<word>require[ \t]+)?\"?(?P<module>[^\s\"()]+)\"?[ \t]+)"
-    r"(?P<version>v[^\s/]+)(?=[ \t]*(?://[^\n]*)?\r?\n?$)"
-)
-_OPENING = re.compile(r"[ \t]*([a-z]+)[ \t]*\(")
+from agentjobs_dependencies.formats.golang import read_lines
 
 
 @one_by_one
@@ -74,29 +67,19 @@ def update_require(text: str, fix: Fix) -> str:
     for (path, _), (target, _) in read_go_mod(text).replaced.items():
         if path == fix.package:
             raise CannotFix(f"{fix.manifest} replaces {path} with {target}: change that instead")
-    edited = "".join(_edited_lines(text, fix))
+    lines = text.splitlines(keepends=True)
+    for line in read_lines(text):
+        if line.verb == "require" and _matches(line.words, fix):
+            before, module, after = lines[line.number].partition(fix.package)
+            edited = after.replace(line.words[1], add_v(fix.new), 1)
+            lines[line.number] = before + module + edited
+    edited = "".join(lines)
     if edited == text:
         requirement = f"{fix.package} {add_v(fix.old)}"
         raise CannotFix(f"{fix.manifest} has no line `require {requirement}`")
     return edited
 
 
-def _edited_lines(text: str, fix: Fix) -> Iterator[str]:
-    block = ""
-    for line in text.splitlines(keepends=True):
-        if opening := _OPENING.match(line):
-            block = opening[1]
-        elif line.lstrip().startswith(")"):
-            block = ""
-        match = _LINE.match(line)
-        is_require = match is not None and (match["word"] or block == "require")
-        if match and is_require and _matches(match, fix):
-            start, end = match.span("version")
-            line = line[:start] + add_v(fix.new) + line[end:]  # noqa: PLW2901 - yields the line, edited or not
-        yield line
-
-
-def _matches(match: re.Match[str], fix: Fix) -> bool:
-    return match["module"] == fix.package and strip_version(match["version"]) == strip_version(
-        fix.old
-    )
+def _matches(words: list[str], fix: Fix) -> bool:
+    is_module = len(words) == 2 and words[0] == fix.package
+    return is_module and strip_version(words[1]) == strip_version(fix.old)
