@@ -1,16 +1,12 @@
 """Raises other pins of a requirements file if a fix needs it: to the lowest version that fits, with
 the same major version."""
 
-import re
-
 from agentjobs_dependencies.fixes.markdown import code, escape
 from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_dependencies.fixes.python import pip_compile, requirement_text
 from agentjobs_dependencies.fixes.python.pip_compile import Setting
 from agentjobs_dependencies.fixes.python.requirement_lines import relax_pins, update_pin
 from agentjobs_dependencies.versions.pypi import is_same, normalize_name
-
-_HASH = re.compile(r"--hash=(\S+)")
 
 
 def raise_connected_pins(text: str, fix: Fix, setting: Setting) -> tuple[str, list[str]]:
@@ -29,7 +25,7 @@ def raise_connected_pins(text: str, fix: Fix, setting: Setting) -> tuple[str, li
         new = new_pins.get(name, old)
         if name == normalize_name(fix.package) or is_same(old, new):
             continue
-        hashes = tuple(_HASH.findall(blocks[name]))
+        hashes = requirement_text.hashes(blocks[name])
         text = update_pin(text, Fix("PyPI", fix.manifest, name, old, new, hashes=hashes))
         changes.append(
             f"{code(name)} {escape(old)} → {escape(new)}, because {code(fix.package)} "

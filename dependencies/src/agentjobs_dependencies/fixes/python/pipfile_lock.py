@@ -26,7 +26,6 @@ from agentjobs_dependencies.versions.pypi import is_same, normalize_name
 
 Lock = dict[str, Any]
 
-_HASH = re.compile(r"--hash=(\S+)")
 _MINIMUM_PYTHON = re.compile(r"\s*>=\s*(\d+\.\d+)(?:\.\d+)?\s*")
 _MINIMUM_MARKER = re.compile(r"python_version >= '\d+\.\d+'")
 _PIPFILE_SECTIONS = {"packages": "default", "dev-packages": "develop"}
@@ -86,7 +85,7 @@ def with_pins(lock: Lock, text: str, fix: Fix) -> Lock:
     known = {normalize_name(name) for section in _sections(lock).values() for name in section}
     added = {
         name: {
-            "hashes": sorted(_HASH.findall(block)),
+            "hashes": sorted(requirement_text.hashes(block)),
             "version": f"=={requirement_text.pins(block)[name]}",
         }
         for name, block in requirement_text.blocks(text).items()

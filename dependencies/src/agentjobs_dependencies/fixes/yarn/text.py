@@ -5,19 +5,20 @@ from collections.abc import Iterable
 
 from agentjobs_dependencies.formats.npm.yarn_lock import Descriptor, read_entries
 
-_METADATA = re.compile(r"^__metadata:\n(?:  [^\n]+\n)*?  version: (\d+)", re.MULTILINE)
-_CACHE_KEY = re.compile(r"^__metadata:\n(?:  [^\n]+\n)*?  cacheKey: \"?(\d+)", re.MULTILINE)
-
 
 def lock_version(lock: str) -> int:
     """1, or the version that later releases of yarn state."""
-    match = _METADATA.search(lock)
-    return int(match[1]) if match else 1
+    return _read_metadata(lock, "version") or 1
 
 
 def cache_key(lock: str) -> int:
     """The version of the cache that the checksums are for; 0 if the file does not state it."""
-    match = _CACHE_KEY.search(lock)
+    return _read_metadata(lock, "cacheKey")
+
+
+def _read_metadata(lock: str, key: str) -> int:
+    pattern = rf"^__metadata:\n(?:  [^\n]+\n)*?  {key}: \"?(\d+)"
+    match = re.search(pattern, lock, re.MULTILINE)
     return int(match[1]) if match else 0
 
 
