@@ -5,15 +5,15 @@ import re
 from collections.abc import Callable
 
 from agentjobs_dependencies.fixes.model import CannotFix, Fix
+from agentjobs_dependencies.fixes.python.requirement_text import PIN
 from agentjobs_dependencies.versions.pypi import allows, is_same, normalize_name, raise_specifier
 
 _PHYSICAL = re.compile(r"[^\n]*\n|[^\n]+")
 # A byte order mark at the start of a file is not part of the name.
-_START = (
-    r"(?P<start>\ufeff?[ \t]*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*(?:\[[^\]\n]*\])?[ \t]*)"
+_SPECIFIER = re.compile(
+    r"\ufeff?[ \t]*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)[ \t]*(?:\[[^\]\n]*\])?[ \t]*"
+    r"(?P<specifier>[=<>~!][^;#\\\r\n]*?)(?=[ \t]*(?:[;#\\\r\n]|$))"
 )
-_PIN = re.compile(rf"{_START[:-1]}===?[ \t]*)(?P<version>[^\s;,#\\]+)")
-_SPECIFIER = re.compile(rf"{_START}(?P<specifier>[=<>~!][^;#\\\r\n]*?)(?=[ \t]*(?:[;#\\\r\n]|$))")
 _MAJOR = re.compile(r"\d+(?![\d!])")
 _HASH = re.compile(r"--hash[= ][A-Za-z0-9]+:[A-Za-z0-9]+")
 _BEFORE_HASH = re.compile(r"[ \t]*(?:\\\r?\n[ \t]*)?$")
@@ -24,7 +24,7 @@ def update_pin(text: str, fix: Fix) -> str:
 
     def update(line: str) -> str:
         nonlocal is_pinned
-        pin = _PIN.match(line)
+        pin = PIN.match(line)
         if not pin or normalize_name(pin["name"]) != normalize_name(fix.package):
             return line
         if not is_same(pin["version"], fix.old):
@@ -60,7 +60,7 @@ def allow_version(text: str, package: str, version: str, *, keeps_pins: bool = F
         match = _SPECIFIER.match(line)
         if not match or normalize_name(match["name"]) != normalize_name(package):
             return line
-        if allows(match["specifier"], version) or (keeps_pins and _PIN.match(line)):
+        if allows(match["specifier"], version) or (keeps_pins and PIN.match(line)):
             return line
         new = raise_specifier(match["specifier"], version)
         start, end = match.span("specifier")
@@ -71,7 +71,7 @@ def allow_version(text: str, package: str, version: str, *, keeps_pins: bool = F
 
 def without_pin(text: str, package: str) -> str:
     def keep(line: str) -> str:
-        pin = _PIN.match(line)
+        pin = PIN.match(line)
         return "" if pin and normalize_name(pin["name"]) == normalize_name(package) else line
 
     return _map_logical_lines(text, keep)
@@ -81,11 +81,11 @@ def relax_pins(text: str, *, keep: str) -> str:
     """Allow later versions with the same major version, except of `keep`."""
 
     def relax(line: str) -> str:
-        pin = _PIN.match(line)
+        pin = PIN.match(line)
         major = _MAJOR.match(pin["version"]) if pin else None
         if not pin or not major or normalize_name(pin["name"]) == normalize_name(keep):
             return line
-        requirement = pin["start"].rstrip(" \t=")
+        requirement = line[: pin.start("version")].rstrip(" \t=")
         bounds = f">={pin['version']},<{int(major[0]) + 1}"
         return f"{requirement}{bounds}{line[pin.end('version') :]}"
 
