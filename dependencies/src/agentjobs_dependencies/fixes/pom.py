@@ -269,11 +269,9 @@ def load_with_parents(root: Path, manifest: str) -> list[Pom]:
     while len(poms) < _MAX_PARENTS and (parent := poms[-1].root.first("parent")):
         declared = parent.first("relativePath")
         relative = "../pom.xml" if declared is None else declared.text.strip()
-        parent_path = (poms[-1].path.parent / relative).resolve() if relative else root
-        parent_path = parent_path / "pom.xml" if parent_path.is_dir() else parent_path
-        inside = parent_path.is_relative_to(root.resolve()) and parent_path.is_file()
-        local_path = root / parent_path.relative_to(root.resolve()) if inside else None
-        if local_path is None or any(pom.path.resolve() == parent_path for pom in poms):
+        path = poms[-1].path.parent / relative
+        local_path = tree.find_file(root, path / "pom.xml" if path.is_dir() else path)
+        if not relative or local_path is None or any(pom.path == local_path for pom in poms):
             break
         poms.append(Pom(local_path))
     return poms

@@ -31,6 +31,14 @@ def resolve_file(root: Path, name: str) -> Path:
     return path
 
 
+def find_file(root: Path, path: Path) -> Path | None:
+    """The file, or the one that it links to; None if the repository does not have it."""
+    try:
+        return resolve_file(root, path.resolve().relative_to(root.resolve()).as_posix())
+    except (CannotFix, OSError, RuntimeError, ValueError):
+        return None
+
+
 def open_file(root: Path, name: str) -> tuple[Path, str]:
     """The file with this name, and its text."""
     path = resolve_file(root, name)

@@ -47,9 +47,9 @@ class NpmProject:
         """Manifests in the repository, by path as in the lock file."""
         result = {}
         for member in members:
-            path = self.directory / member / "package.json"
-            if path.resolve().is_relative_to(self.root.resolve()) and path.is_file():
-                result[member] = tree.read(tree.resolve_file(self.root, _relative(path, self.root)))
+            path = tree.find_file(self.root, self.directory / member / "package.json")
+            if path is not None:
+                result[member] = tree.read(path)
         return result
 
     def write(self, manifests: Mapping[str, str], before: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from agentjobs_dependencies.fixes import tree
-from agentjobs_dependencies.fixes.model import CannotFix, Fix
+from agentjobs_dependencies.fixes.model import Fix
 from agentjobs_dependencies.fixes.python import pyproject
 from agentjobs_dependencies.fixes.python.pip_compile import CompileInputs
 from agentjobs_dependencies.fixes.python.project_requirements import (
@@ -226,12 +226,4 @@ def _find_directory(names: Iterable[str], path: Path, root: Path) -> Path | None
 
 def _find(directory: Path, name: str, root: Path) -> Path | None:
     path = directory / name
-    if path.is_symlink() or not path.is_file():
-        return None
-    resolved = path.resolve()
-    if not resolved.is_relative_to(root.resolve()):
-        return None
-    try:
-        return tree.resolve_file(root, resolved.relative_to(root.resolve()).as_posix())
-    except CannotFix:
-        return None
+    return None if path.is_symlink() else tree.find_file(root, path)
