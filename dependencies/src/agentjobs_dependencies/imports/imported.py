@@ -6,10 +6,11 @@ only if the names of all packages involved, all imports and all requirements are
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 from agentjobs_dependencies.formats import detect_kind
 from agentjobs_dependencies.imports.external_names import ExternalNames
-from agentjobs_dependencies.imports.python.distributions import known_modules
 from agentjobs_dependencies.model import Dependency, Imported, Locked, ParsedManifest
 
 # Lock files with all requirements of each package, including peer dependencies.
@@ -78,7 +79,7 @@ class _Packages:
 
     def _python(self, name: str) -> Imported:
         imports = self._externals.of("python")
-        modules = known_modules().get(name)
+        modules = _known_modules().get(name)
         if modules is None:
             # The usual name; others are possible.
             return "yes" if name.replace("-", "_") in imports else "unknown"
@@ -102,6 +103,15 @@ class _Packages:
 
     def _absent(self, family: str) -> Imported:
         return "no" if family in self._externals.complete else "unknown"
+
+
+@cache
+def _known_modules() -> dict[str, tuple[str, ...]]:
+    """The modules that well-known distributions of PyPI install, by normalized name: `pyyaml`
+    installs `yaml`. A dot at the end marks a namespace of several distributions."""
+    text = Path(__file__).with_name("import_names.txt").read_text("utf-8")
+    rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return {name: tuple(modules) for name, *modules in rows}
 
 
 def _find_modules(imports: Iterable[str], modules: Collection[str]) -> Iterable[str]:

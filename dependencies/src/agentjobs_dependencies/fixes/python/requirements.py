@@ -15,7 +15,6 @@ from agentjobs_dependencies.fixes.markdown import code, escape
 from agentjobs_dependencies.fixes.model import CannotFix, Fix, Outcome
 from agentjobs_dependencies.fixes.python import pip_compile, pyproject, requirement_text
 from agentjobs_dependencies.fixes.python.compile_sources import Sources, find_sources
-from agentjobs_dependencies.fixes.python.connected_pins import raise_connected_pins
 from agentjobs_dependencies.fixes.python.pip_compile import (
     Others,
     Resolution,
@@ -25,13 +24,14 @@ from agentjobs_dependencies.fixes.python.pip_compile import (
 from agentjobs_dependencies.fixes.python.project_requirements import read_setup_cfg, read_static
 from agentjobs_dependencies.fixes.python.requirement_lines import (
     allow_version,
+    relax_pins,
     update_pin,
     without_pin,
 )
 from agentjobs_dependencies.fixes.python.requirement_text import read_requirements
 from agentjobs_dependencies.fixes.python.runtime import supported_pythons
 from agentjobs_dependencies.fixes.python.uv_export import Export, export_again, find_export
-from agentjobs_dependencies.versions.pypi import normalize_name
+from agentjobs_dependencies.versions.pypi import is_same, normalize_name
 
 _MAX_GROUPS = 10
 # Local projects and URLs, whose requirements are not known.
@@ -100,11 +100,35 @@ def _resolve_connected(
     if sources.inputs:
         raise conflict
     try:
-        raised, changes = raise_connected_pins(edited, fix, settings[0][0])
+        raised, changes = _raise_connected_pins(edited, fix, settings[0][0])
         resolution = pip_compile.resolve_pins(text, raised, None, fix, settings)
     except (CannotFix, ResolverFailed):
         raise conflict from None
     return replace(resolution, changes=(*changes, *resolution.changes))
+
+
+def _raise_connected_pins(text: str, fix: Fix, setting: Setting) -> tuple[str, list[str]]:
+    """The text with other pins raised to the lowest versions that fit, with the same major version,
+    and what changed. `text` has the new version already. Raises CannotFix if no versions fit.
+    """
+    options = ["--resolution=lowest-direct"]
+    options += ["--generate-hashes"] if "--hash=" in text else []
+    resolved = pip_compile.resolve(
+        relax_pins(text, keep=fix.package), setting.others_after, fix, setting.pythons[0], *options
+    )
+    new_pins, blocks = requirement_text.pins(resolved), requirement_text.blocks(resolved)
+    changes = []
+    for name, old in requirement_text.pins(text).items():
+        new = new_pins.get(name, old)
+        if name == normalize_name(fix.package) or is_same(old, new):
+            continue
+        hashes = requirement_text.hashes(blocks[name])
+        text = update_pin(text, Fix("PyPI", fix.manifest, name, old, new, hashes=hashes))
+        changes.append(
+            f"{code(name)} {escape(old)} → {escape(new)}, because {code(fix.package)} "
+            f"{escape(fix.new)} needs it."
+        )
+    return text, changes
 
 
 def _raise_other_files(fix: Fix, root: Path) -> Iterator[str]:
