@@ -11,11 +11,10 @@ from agentjobs_dependencies.formats.yaml_lines import read_yaml
 _TOP = re.compile(r"(['\"]?)([A-Za-z][\w-]*)\1[ \t]*:(?=\s|$)")
 _CONTINUES = re.compile(r"[ \t#]|-[ \t]|---|\.\.\.|$")
 _ENTRY = re.compile(
-    r"^(?P<lead>[ \t]+)(?P<key>'(?:[^'\n]|'')*'|\"[^\"\\\n]*\"|[^\s#'\"{\[&*!|-][^\n]*?)[ \t]*:"
+    r"^(?P<lead>[ \t]*)(?P<key>'(?:[^'\n]|'')*'|\"[^\"\\\n]*\"|[^\s#'\"{\[&*!|-][^\n]*?)[ \t]*:"
     r"(?:[ \t]+(?P<value>'(?:[^'\n]|'')*'|\"[^\"\\\n]*\"|[^\s#'\"][^\n#]*?))?[ \t]*(?:#[^\n]*)?$",
     re.MULTILINE,
 )
-_FLOW = re.compile(r"^[^\n:]+:[ \t]*\{([^\n]*)\}[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
 _PLAIN = re.compile(r"[A-Za-z0-9^~][\w.+^~/>@-]*")
 _NUMBER = re.compile(
     r"[\d._+-]+|0[xob]\w+|\d[\d.]*e\d+|true|false|null|yes|no|on|off", re.IGNORECASE
@@ -46,34 +45,49 @@ def entries(block: str) -> dict[str, str]:
     return {key: value for key, value in values if isinstance(value, str)}
 
 
-def set_entry(text: str, block: str, key: str, value: str, *, name: str) -> str:
-    """Set an entry of a block; a missing block is added at the end."""
-    parts = blocks(text, name)
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    if block not in parts:
-        before = line_end if text.strip() else ""
-        start = text if not text or text.endswith("\n") else text + line_end
-        return f"{start}{before}{block}:{line_end}  {quote(key)}: {quote(value)}{line_end}"
-    parts[block] = set_entry_in_block(parts[block], key, value)
-    return "".join(parts.values())
+def set_entry(text: str, path: tuple[str, ...], value: str, *, name: str) -> str:
+    """Set the scalar at a path of keys. A missing last one is added, also to a missing block."""
+    if path[0] not in blocks(text, name):
+        line_end = _line_end(text)
+        before = "" if not text else line_end if text.endswith("\n") else 2 * line_end
+        row = f"{quote(path[-1])}: {quote(value)}"
+        return f"{text}{before}{path[0]}:{line_end}  {row}{line_end}"
+    start, end, siblings = 0, len(text), list[re.Match[str]]()
+    for depth, key in enumerate(path):
+        siblings = _find_entries(text, start, end)
+        at = next((at for at, entry in enumerate(siblings) if unquote(entry["key"]) == key), None)
+        if at is None and depth + 1 == len(path):
+            return _add_entry(text, end, siblings, f"{quote(key)}: {quote(value)}")
+        if at is None:
+            raise CannotFix(f"{name} does not have one entry per line: no `{key}`")
+        span = siblings[at].span("value")
+        start = siblings[at].end()
+        end = siblings[at + 1].start() if at + 1 < len(siblings) else end
+        if text[slice(*span)].startswith("{") and depth + 2 == len(path):
+            pairs = entries(text[siblings[at].start() : end]) | {path[-1]: value}
+            row = ", ".join(f"{quote(key)}: {quote(value)}" for key, value in pairs.items())
+            return f"{text[: span[0]]}{{{row}}}{text[span[1] :]}"
+    if span[0] < 0:
+        raise CannotFix(f"{name} has no value for `{path[-1]}`")
+    return text[: span[0]] + quote(value, like=text[slice(*span)]) + text[span[1] :]
 
 
-def set_entry_in_block(block: str, key: str, value: str) -> str:
-    """Set an entry of one block, which starts with its key line."""
-    line_end = "\r\n" if "\r\n" in block else "\n"
-    if flow := _FLOW.match(block):
-        others = [pair for pair in entries(block).items() if pair[0] != key]
-        row = ", ".join(f"{quote(name)}: {quote(text)}" for name, text in (*others, (key, value)))
-        return block[: flow.start(1)] + row + block[flow.end(1) :]
-    matches = list(_ENTRY.finditer(block, block.find("\n") + 1))
-    for match in matches:
-        if match["lead"] == matches[0]["lead"] and unquote(match["key"]) == key and match["value"]:
-            start, end = match.span("value")
-            return block[:start] + quote(value, like=match["value"]) + block[end:]
-    body = block.rstrip()
-    indent = matches[0]["lead"] if matches else "  "
-    rest = block[len(body) :].lstrip("\r\n") if not block.endswith("\n") else block[len(body) :]
-    return f"{body}{line_end}{indent}{quote(key)}: {quote(value)}{rest or line_end}"
+def _find_entries(text: str, start: int, end: int) -> list[re.Match[str]]:
+    """Those of the table that starts here."""
+    found = list(_ENTRY.finditer(text, start, end))
+    return [entry for entry in found if entry["lead"] == found[0]["lead"]]
+
+
+def _add_entry(text: str, end: int, siblings: list[re.Match[str]], row: str) -> str:
+    lead = siblings[0]["lead"] if siblings else "  "
+    at = len(text[:end].rstrip())
+    line_end = _line_end(text)
+    rest = text[at:] if text[at:].startswith(("\r", "\n")) else line_end + text[at:]
+    return f"{text[:at]}{line_end}{lead}{row}{rest}"
+
+
+def _line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def unquote(scalar: str) -> str:

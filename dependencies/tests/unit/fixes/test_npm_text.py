@@ -156,7 +156,7 @@ def test_new_entries_use_the_registry_addresses_of_the_file() -> None:
     ],
 )
 def test_an_entry_is_added_in_the_style_of_the_yaml_file(before: str, after: str) -> None:
-    assert yaml_text.set_entry(before, "overrides", "a>b", "1.0.0", name=NAME) == after
+    assert yaml_text.set_entry(before, ("overrides", "a>b"), "1.0.0", name=NAME) == after
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_entry_is_added_in_the_style_of_the_yaml_file(before: str, after: str
 )
 def test_unsupported_yaml_is_refused(text: str) -> None:
     with pytest.raises(CannotFix, match=r"^pnpm-workspace\.yaml "):
-        yaml_text.set_entry(text, "overrides", "a", "1.0.0", name=NAME)
+        yaml_text.set_entry(text, ("overrides", "a"), "1.0.0", name=NAME)
 
 
 @pytest.mark.parametrize(

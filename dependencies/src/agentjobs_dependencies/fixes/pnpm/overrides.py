@@ -63,7 +63,7 @@ class Settings:
         if self._prefers_manifest:
             path = ("pnpm", "overrides", key)
             return replace(self, manifest=json_text.set_value(self.manifest, path, version))
-        edited = yaml_text.set_entry(self.workspace, "overrides", key, version, name=WORKSPACE)
+        edited = yaml_text.set_entry(self.workspace, ("overrides", key), version, name=WORKSPACE)
         return replace(self, workspace=edited)
 
 
