@@ -95,19 +95,12 @@ async def claim_feed(
     return msgspec.structs.replace(_feed(row), due_at=until)
 
 
-class FeedClaim:
+class FeedClaim(Lease):
     """A lease on one feed, and what its holder may write, each in a transaction."""
 
     def __init__(self, db: Database, feed: Feed) -> None:
+        super().__init__(db, DUE, feed.ecosystem, feed.due_at)
         self._feed = feed
-        self._lease = Lease(db, DUE, feed.ecosystem, feed.due_at)
-
-    async def renew(self) -> bool:
-        return await self._lease.renew()
-
-    async def release(self) -> None:
-        """Make the feed due for another process, because this one is stopping."""
-        await self._lease.release(0)
 
     async def succeed(self, tx: Transaction, synced: SyncState, next_in_seconds: float) -> None:
         now = await tx.clock_ms()
@@ -118,7 +111,7 @@ class FeedClaim:
             " failures = 0, synced_at = :now, checked_at = :now, due_at = :next"
             " WHERE ecosystem = :ecosystem AND due_at = :due_at",
             ecosystem=self._feed.ecosystem,
-            due_at=self._lease.until,
+            due_at=self.until,
             now=now,
             next=now + int(next_in_seconds * SECOND_MS),
             **msgspec.structs.asdict(synced) | {"warnings": warnings},
@@ -130,7 +123,7 @@ class FeedClaim:
             "UPDATE advisory_feeds SET error = :reason, failures = failures + 1, checked_at = :now,"
             " due_at = :next WHERE ecosystem = :ecosystem AND due_at = :due_at",
             ecosystem=self._feed.ecosystem,
-            due_at=self._lease.until,
+            due_at=self.until,
             reason=reason.replace("\0", " ")[:2_000],
             now=now,
             next=now + backoff_ms(self._feed.failures, _FIRST_BACKOFF_MS, max_ms),

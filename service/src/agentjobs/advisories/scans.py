@@ -41,22 +41,17 @@ class DueScan(msgspec.Struct, frozen=True):
     until: int
 
 
-class ScanClaim:
+class ScanClaim(Lease):
     def __init__(self, db: Database, scan: DueScan) -> None:
-        self._db = db
-        self._repo_id = scan.repo_id
-        self._lease = Lease(db, SCAN, scan.repo_id, scan.until)
+        super().__init__(db, SCAN, scan.repo_id, scan.until)
 
     async def renew(self) -> bool:
         """True even if a new scan was requested, because this one is still useful."""
-        await self._lease.renew()
+        await super().renew()
         return True
 
-    async def finish(self) -> None:
-        await self._lease.release(None)
-
     async def fail(self) -> None:
-        await self._db.transact(request_scan, self._repo_id, _BACKOFF_MS)
+        await self._db.transact(request_scan, self.row_id, _BACKOFF_MS)
 
 
 @in_transaction

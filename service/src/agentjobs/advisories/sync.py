@@ -68,7 +68,8 @@ async def sync_claimed(
         await db.transact(claim.fail, str(error), every_seconds)
         raise
     except asyncio.CancelledError:
-        await asyncio.shield(claim.release())
+        # Due for another process, because this one is stopping.
+        await asyncio.shield(claim.release(0))
         raise
     await db.transact(claim.succeed, synced, every_seconds)
     # Even without changes: a registry may be reachable again or have published a fix.

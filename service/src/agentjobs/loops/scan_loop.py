@@ -68,7 +68,7 @@ class ScanLoop:
             _log.exception("repository not scanned", extra={"fields": {"repo_id": scan.repo_id}})
             await claim.fail()
         else:
-            await claim.finish()
+            await claim.release(None)
 
     async def _scan(self, scan: DueScan) -> None:
         count = await scan_repository(self._db, scan, self._chooser)

@@ -160,7 +160,7 @@ async def test_a_repository_is_scanned_by_one_process_at_a_time(harness: ScanHar
     assert await claim_due_scan(harness.db) is None
     claim = ScanClaim(harness.db, scan)
     await claim.renew()
-    await claim.finish()
+    await claim.release(None)
     assert await claim_due_scan(harness.db) is None
 
 
