@@ -50,9 +50,7 @@ class _Editor:
         self._format = _read_format(lock)
         self._project = NpmProject(root, self._path.parent, copy, first.registry)
         self._project.omits_addresses = '"resolved": "http' not in self._text
-        manifests = self._project.manifests(["", *npm_tree.members(lock)])
-        if "" not in manifests:
-            raise CannotFix(f"there is no package.json next to {first.manifest}")
+        manifests = self._project.manifests(npm_tree.members(lock))
         self._before = self._now = _State(self._lock(lock, manifests), manifests)
 
     def move(self, fix: Fix) -> Outcome:

@@ -44,12 +44,15 @@ class NpmProject:
         self._options += [f"--{name}={value}" for name, value in sorted(settings.items())]
 
     def manifests(self, members: Iterable[str]) -> dict[str, str]:
-        """Manifests in the repository, by path as in the lock file."""
+        """The project's manifest and those of members that the repository has, by path as in the
+        lock file. Raises CannotFix without the project's own."""
         result = {}
-        for member in members:
+        for member in ("", *members):
             path = tree.find_file(self.root, self.directory / member / "package.json")
             if path is not None:
                 result[member] = tree.read(path)
+        if "" not in result:
+            raise CannotFix(f"there is no {self.name('')}")
         return result
 
     def write(self, manifests: Mapping[str, str], before: Mapping[str, str]) -> None:

@@ -54,9 +54,7 @@ class _Editor:
         self._path, self._text = tree.open_file(root, first.manifest)
         self._head, lock = pnpm_text.main_document(self._text.replace("\r\n", "\n"))
         files = NpmProject(root, self._path.parent, copy, first.registry)
-        manifests = files.manifests(["", *members(PnpmLock(lock).importers)])
-        if "" not in manifests:
-            raise CannotFix(f"there is no package.json next to {first.manifest}")
+        manifests = files.manifests(members(PnpmLock(lock).importers))
         self._old = lock
         self._project, self._before = self._open(files, manifests)
         self._now = self._before

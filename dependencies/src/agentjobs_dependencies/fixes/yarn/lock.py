@@ -69,9 +69,7 @@ class _Editor:
         lock = self._text.replace("\r\n", "\n")
         files = NpmProject(root, self._path.parent, copy, first.registry)
         self._project = YarnProject(files, find_release(lock))
-        if "" not in files.manifests([""]):
-            raise CannotFix(f"there is no package.json next to {first.manifest}")
-        manifests = files.manifests(["", *self._members(lock)])
+        manifests = files.manifests(self._members(lock))
         self._before = _State(lock, self._project.settings_text(), manifests)
         self._now = replace(self._before, lock=self._lock(self._before))
         self._unproven = list(self._why_unproven(first.manifest))
@@ -80,7 +78,7 @@ class _Editor:
         if not self._project.is_first:
             entries = read_entries(lock)
             return [entry.directory for entry in entries if entry.directory not in (None, ".")]
-        root = package_json.read(self._project.files.manifests([""])[""])
+        root = package_json.read(self._project.files.manifests(())[""])
         return workspace_members(self._path.parent, root.get("workspaces"))
 
     def _why_unproven(self, manifest: str) -> Iterator[str]:
