@@ -79,6 +79,7 @@ async def claim_due_scan(tx: Transaction, left_out: Collection[str] = ()) -> Due
 
 @in_transaction
 async def make_all_due(tx: Transaction) -> None:
+    """Called when a service starts, because an earlier one may have stopped during a scan."""
     # A scan that another process has claimed keeps its lease.
     await request_scans(tx, "TRUE", unless_due=True)
 

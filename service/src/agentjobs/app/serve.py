@@ -26,7 +26,7 @@ from agentjobs.loops.index_loop import IndexLoop
 from agentjobs.loops.platform_loop import PlatformLoop
 from agentjobs.loops.prune_loop import prune_loop
 from agentjobs.loops.role_loop import RoleLoop
-from agentjobs.loops.scan_loop import ScanLoop, rescan_after_changes
+from agentjobs.loops.scan_loop import RescanLoop, ScanLoop
 from agentjobs.loops.status_loop import StatusLoop
 from agentjobs.organizations.authentication import ApiKeyAuthenticator
 from agentjobs.organizations.throttle import sign_in_warnings
@@ -89,7 +89,6 @@ async def serving(
     await context.repositories.check()
     await follow_public_address(jobs.db, jobs.settings)
     process = this_process(role, jobs.settings)
-    await rescan_after_changes(jobs.db, process)
     context.instance = hash_process_id(process.id)
     for warning in sign_in_warnings(jobs.settings):
         _log.warning("%s", warning)
@@ -101,7 +100,7 @@ async def serving(
     ):
         context.platforms = build_platforms(jobs.db, jobs.settings, session, certificates)
         loops = [
-            *_serving_loops(context, session),
+            *_serving_loops(context, process, session),
             PlatformLoop(
                 jobs.db,
                 PlatformSync(jobs, context.platforms, context.keys),
@@ -174,7 +173,9 @@ def _heartbeat_loop(context: WebContext, process: ProcessInfo) -> PeriodicLoop:
     return PeriodicLoop("heartbeat", processes.HEARTBEAT_SECONDS, beat)
 
 
-def _serving_loops(context: WebContext, session: aiohttp.ClientSession) -> list[Loop]:
+def _serving_loops(
+    context: WebContext, process: ProcessInfo, session: aiohttp.ClientSession
+) -> list[Loop]:
     """The loops of one process; roles are performed by one process of the fleet at a time."""
     db, settings = context.db, context.settings
     registry = Registry(settings, session)
@@ -203,6 +204,7 @@ def _serving_loops(context: WebContext, session: aiohttp.ClientSession) -> list[
         *index_loops,
         AdvisoryLoop(db, settings, session),
         *scan_loops,
+        RescanLoop(db, process.id),
         PeriodicLoop("keys", _LAST_USED_SECONDS, context.authenticator.flush_last_used),
         prune_loop(db, settings),
         reserve_loop(context.free_space),

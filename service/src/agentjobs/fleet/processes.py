@@ -77,6 +77,18 @@ def this_process(role: Role, settings: Settings) -> ProcessInfo:
     )
 
 
+async def is_first_process(db: Database, process_id: str) -> bool:
+    """Whether no older process of its version and configuration has been alive since its start."""
+    row = await db.fetch_one(
+        "SELECT o.id FROM processes o JOIN processes p ON p.version = o.version"
+        " AND p.configuration_digest = o.configuration_digest"
+        " WHERE p.id = :id AND o.heartbeat_at >= p.started_at"
+        " AND (o.started_at, o.id) < (p.started_at, p.id) LIMIT 1",
+        id=process_id,
+    )
+    return row is None
+
+
 class FleetSize(msgspec.Struct, frozen=True):
     """`processes` are the workers, and the processes that only have an API."""
 

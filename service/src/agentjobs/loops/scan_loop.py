@@ -1,5 +1,6 @@
 """Scans dependencies of repositories when dependencies or advisories have changed."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -11,8 +12,7 @@ from agentjobs.advisories.scans import (
     make_all_due,
     scan_repository,
 )
-from agentjobs.fleet.processes import ProcessInfo
-from agentjobs.organizations.effective_settings import load_setting, store_setting
+from agentjobs.fleet.processes import HEARTBEAT_SECONDS, is_first_process
 from agentjobs.repos.queues import SCAN
 from agentjobs.store.database import Database, StoreUnavailable
 from agentjobs.store.leases import ClaimLost, run_renewing
@@ -22,7 +22,8 @@ from agentjobs_runtime.fair_slots import FairTurns
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0
 _RENEW_SECONDS = 15.0
-_SCANNED_BY = "scanned_by"
+# By then, another process that is alive has had a heartbeat.
+_RESCAN_AFTER_SECONDS = 1.5 * HEARTBEAT_SECONDS
 
 
 class ScanLoop:
@@ -77,9 +78,20 @@ class ScanLoop:
         _log.info("dependencies scanned", extra={"fields": fields})
 
 
-async def rescan_after_changes(db: Database, process: ProcessInfo) -> None:
-    """Makes everything due for a scan if the version or the settings have changed."""
-    scanned_by = f"{process.version} {process.configuration_digest}"
-    if await load_setting(db, _SCANNED_BY, str) != scanned_by:
-        await make_all_due(db)
-        await store_setting(db, _SCANNED_BY, scanned_by)
+class RescanLoop:
+    """Makes everything due for a scan once, in the first process that starts with its settings.
+
+    Others would repeat it. After a restart, the former process counts until it is known to have
+    ended.
+    """
+
+    name = "rescan"
+
+    def __init__(self, db: Database, process_id: str) -> None:
+        self._db = db
+        self._process_id = process_id
+
+    async def run(self) -> None:
+        await asyncio.sleep(_RESCAN_AFTER_SECONDS)
+        if await is_first_process(self._db, self._process_id):
+            await make_all_due(self._db)

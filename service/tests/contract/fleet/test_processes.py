@@ -10,6 +10,7 @@ from agentjobs.fleet.processes import (
     configuration_problems,
     delete_silent_processes,
     fleet_size,
+    is_first_process,
     list_processes,
     program_version,
     record_heartbeat,
@@ -126,6 +127,20 @@ async def test_a_heartbeat_keeps_the_start_and_silent_processes_are_deleted(
     await _age(database, "prc_a", 3_600_001)
     await delete_silent_processes(database)
     assert await list_processes(database) == []
+
+
+async def test_the_first_process_of_a_configuration_is_known(database: Database) -> None:
+    first, second = _process("a"), _process("b")
+    await record_heartbeat(database, first)
+    await _age(database, "prc_a", 1_000)
+    await record_heartbeat(database, second)
+    await record_heartbeat(database, _process("c", "other"))
+    # The first one may have been killed before the second started.
+    assert await is_first_process(database, "prc_b")
+    await record_heartbeat(database, first)
+    assert not await is_first_process(database, "prc_b")
+    assert await is_first_process(database, "prc_a")
+    assert await is_first_process(database, "prc_c")
 
 
 async def test_a_worker_reports_its_version_configuration_and_tags(database: Database) -> None:

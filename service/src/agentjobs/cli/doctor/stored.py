@@ -1,7 +1,7 @@
 """Checks of `agentjobs doctor` on what the database holds: secrets, webhooks and pauses."""
 
-from agentjobs.cli.doctor.finding import Finding, count
 from agentjobs.app.sealed_columns import SEALED_COLUMNS
+from agentjobs.cli.doctor.finding import Finding, count
 from agentjobs.organizations import secrets
 from agentjobs.organizations.key_rotation import is_unfinished
 from agentjobs.organizations.pauses import load_pauses
