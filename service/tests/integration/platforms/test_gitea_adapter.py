@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.platforms.gitea.accounts import MAX_TEAMS
+from agentjobs.platforms.protocol import CommentCursor
 from tests.support.forge_servers import faults
 from tests.support.forge_servers.gitea import GiteaServer
 from tests.support.platform_adapters import BRANCHES, PlatformHarness, platform_harness
@@ -179,6 +180,34 @@ async def test_a_merged_pull_request_has_the_head_that_was_merged(
     )
     assert "was merged before" in str(error)
     assert (await harness.open(head_commit=harness.commits[TWO])).number > opened.number
+
+
+async def test_only_the_end_of_a_long_conversation_is_read(
+    harness: PlatformHarness, server: GiteaServer
+) -> None:
+    opened = await harness.open()
+    row = harness.row.pulls[opened.number]
+    days = [f"2026-01-{day:02}T12:00:00Z" for day in range(1, 31)]
+    written = [
+        server.state.add_comment(row, "ada", day, written_at=day) for day in days for _ in "ab"
+    ]
+
+    async def newer(than: int) -> tuple[list[int], list[str]]:
+        server.calls.clear()
+        await harness.platform.pull(harness.repo, opened.number)
+        comments = await harness.platform.comments(harness.repo, opened.number, CommentCursor(than))
+        since = [call.query.get("since", "") for call in server.calls_of(f"GET {COMMENTS}")]
+        return [comment.id for comment in comments], since
+
+    ids = [comment.id for comment in written]
+    assert await newer(0) == (ids, [""])
+    assert await newer(ids[55]) == (ids[56:], ["2026-01-28T11:00:00Z"])
+    # A deleted comment has no known time.
+    del row.comments[55]
+    assert await newer(ids[55]) == (ids[56:], [""])
+    # A short conversation is read in one request.
+    del row.comments[:30]
+    assert await newer(ids[54]) == (ids[56:], [""])
 
 
 async def test_a_repository_that_was_renamed_is_written_to_by_its_new_name(

@@ -5,6 +5,7 @@ import pytest
 from multidict import CIMultiDict
 
 from agentjobs.platforms.comments import MAX_COMMENTS, NewerComments
+from agentjobs.platforms.gitea.responses import CommentTime
 from agentjobs.platforms.github.app import InstallationToken
 from agentjobs.platforms.github.responses import RepositoryPage
 from agentjobs.platforms.http.responses import (
@@ -88,9 +89,20 @@ def test_a_count_in_a_header_is_a_number_or_none() -> None:
 
 @pytest.mark.parametrize("moment", ["2026-01-01T00:00:00", "9999-12-31T23:59:59.999999", "soon"])
 def test_a_time_without_a_zone_is_refused(moment: str) -> None:
-    body = msgspec.json.encode({"token": "x", "expires_at": moment})
-    with pytest.raises(PlatformError, match="unexpected response"):
-        decode_as("GitHub", response(body), InstallationToken)
+    body = msgspec.json.encode({"token": "x", "expires_at": moment, "created_at": moment})
+    for shape in (InstallationToken, CommentTime):
+        with pytest.raises(PlatformError, match="unexpected response"):
+            decode_as("GitHub", response(body), shape)
+
+
+def test_reading_starts_an_hour_earlier_and_only_from_a_plausible_time() -> None:
+    def since(moment: str) -> str | None:
+        api_response = response(msgspec.json.encode({"created_at": moment}))
+        return decode_as("Gitea", api_response, CommentTime).one_hour_earlier
+
+    assert since("2026-01-02T00:30:00+02:00") == "2026-01-01T21:30:00Z"
+    for never in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        assert since(never) is None
 
 
 def test_messages_are_read_only_from_small_bodies() -> None:

@@ -79,7 +79,7 @@ _SHAPES: tuple[Any, ...] = (
     *(github.Repository, github.Pull, github.IssueComment, github.Review, github.LineComment),
     *(github.IssueResponse, github.Role, list[github.Pull], github.RepositoryPage),
     *(gitlab.Project, gitlab.MergeRequest, gitlab.Note, gitlab.IssueResponse, gitlab.Token),
-    *(gitea.Repository, gitea.Pull, gitea.CommentResponse, gitea.IssueResponse),
+    *(gitea.Repository, gitea.Pull, gitea.CommentResponse, gitea.CommentTime, gitea.IssueResponse),
     *(gitea.Access, gitea.Team, list[gitea.Label], gitea.ONE_OR_MORE_REFERENCES),
 )
 _REVIEW = github.Review(1, "APPROVED", "https://x.test")

@@ -18,6 +18,7 @@ from agentjobs.platforms.gitea.responses import (
     MAX_BODY_BYTES,
     Access,
     CommentResponse,
+    CommentTime,
     IssueResponse,
     Pull,
     Repository,
@@ -45,6 +46,8 @@ from agentjobs.platforms.text import truncate
 from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.git.remote import basic_authorization
 
+# A shorter conversation is read completely: that is cheaper than a request for the start time.
+_MAX_READ_AGAIN = 50
 _READ_USER = "read:user"
 _WRITE_USER = "write:user"
 _ADMIN = "admin of the repository, which is required to read who has write access"
@@ -63,6 +66,7 @@ class Gitea(Adapter):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._account = self.connection.account
+        self._comment_counts: dict[tuple[str, int], int] = {}
         # Some of Gitea's lists have no links to their next pages.
         self._api = self.new_api(f"{self.url}/api/v1", self._headers, numbers_pages=True)
         self.hooks = GiteaHooks(lambda _: self._api)
@@ -135,6 +139,7 @@ class Gitea(Adapter):
     async def pull(self, repo: RepoAddress, number: int) -> RemotePull:
         full_name = await self._full_name(repo)
         pull = await self._pulls(full_name).get(number)
+        self._comment_counts[full_name, number] = pull.comments
         return self._remote_pull(full_name, pull)
 
     async def merge_pull(
@@ -156,9 +161,15 @@ class Gitea(Adapter):
     ) -> list[Comment]:
         full_name = await self._full_name(repo)
         path = f"{repo_path(full_name)}/issues/{number}/comments"
-        # Gitea does not paginate comments: it returns all of them.
-        comments = await self._api.get_as(list[CommentResponse], path, needs=READ_ISSUES)
-        newer = NewerComments(self.title, cursor.comments)
+        # Gitea does not paginate comments: it returns all, or all since a time.
+        since = None
+        after = cursor.comments
+        if after and self._comment_counts.get((full_name, number), 0) > _MAX_READ_AGAIN:
+            since = await self._time_before(full_name, after)
+        comments = await self._api.get_as(
+            list[CommentResponse], path, needs=READ_ISSUES, since=since
+        )
+        newer = NewerComments(self.title, after)
         page = self._page(full_name, number)
         newer.add(comment.comment(page) for comment in comments)
         reviews = Reviews(self._api, f"{repo_path(full_name)}/pulls/{number}", page)
@@ -212,6 +223,14 @@ class Gitea(Adapter):
     async def _full_name(self, repo: RepoAddress) -> str:
         """The current name: an old one may lead nowhere, or to another repository."""
         return (await self.current(repo)).full_name
+
+    async def _time_before(self, full_name: str, comment_id: int) -> str | None:
+        """A time before all comments after this one; None if the comment was deleted."""
+        owner, _, name = full_name.partition("/")
+        time = await self._api.get_unless_refused(
+            CommentTime, "repos", owner, name, "issues", "comments", comment_id, needs=READ_ISSUES
+        )
+        return None if time is None else time.one_hour_earlier
 
     async def _reads_organizations(self) -> bool:
         path = f"{build_path('orgs', _NO_NAME)}/labels"

@@ -1,7 +1,8 @@
 """Responses of Gitea's API v1 (Forgejo's is the same), as far as they are used. Pure."""
 
 import re
-from typing import Any, Literal
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -17,6 +18,8 @@ from agentjobs_runtime.git.identity import Identity
 
 # The column is larger, but a database behind a proxy may accept less.
 MAX_BODY_BYTES = 65_536
+# Plausible years of a comment.
+_YEARS = range(2016, 3000)
 # The default marks; an operator may configure others.
 DRAFT_MARK = DraftMark("WIP: ", re.compile(r"\s*(?:(?:wip:|\[wip\])\s*)+", re.IGNORECASE))
 _WRITE_ROLES = frozenset({"write", "admin", "owner"})
@@ -100,6 +103,7 @@ class Pull(msgspec.Struct, frozen=True):
     base: Side
     merged: bool = False
     draft: bool | None = None
+    comments: int = 0
     user: User | None = None
     labels: list[Label] | None = None
     requested_reviewers: list[User] | None = None
@@ -169,6 +173,18 @@ class CommentResponse(msgspec.Struct, frozen=True):
     def comment(self, page_url: str) -> Comment:
         author = self.user.login if self.user else ""
         return Comment(self.id, author, self.body, f"{page_url}#issuecomment-{self.id}")
+
+
+class CommentTime(msgspec.Struct, frozen=True):
+    created_at: Annotated[datetime, msgspec.Meta(tz=True)]
+
+    @property
+    def one_hour_earlier(self) -> str | None:
+        """Comments with higher IDs are not older, even if clocks differ a little."""
+        if self.created_at.year not in _YEARS:
+            return None
+        since = self.created_at.astimezone(UTC) - timedelta(hours=1)
+        return since.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class RepositoryName(msgspec.Struct, frozen=True):
