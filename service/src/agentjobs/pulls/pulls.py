@@ -186,14 +186,20 @@ async def _find(db: Database, organization: str, repo_id: str, number: int) -> P
     return None if row is None else _pull(row)
 
 
-def check_local(pull: Pull) -> None:
-    """`platform_sync.pull_changes` can change pull requests that a platform hosts."""
-    if pull.url is not None:
-        raise Problem(
+class PullElsewhere(Problem):
+    """A platform hosts the pull request; `platform_sync.pull_changes` can change it."""
+
+    def __init__(self, pull: Pull) -> None:
+        super().__init__(
             "pull_elsewhere",
             f"Pull request {pull.number} is hosted on its platform and can only be changed there: "
             f"{pull.url}",
         )
+
+
+def check_local(pull: Pull) -> None:
+    if pull.url is not None:
+        raise PullElsewhere(pull)
 
 
 def check_open(pull: Pull) -> None:

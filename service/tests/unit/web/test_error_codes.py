@@ -77,9 +77,14 @@ def codes_sent_by(handler: Any) -> set[str]:
     return set().union(*(codes_in(inspect.getsource(subject)) for subject in reachable(handler)))
 
 
+# Error pages of the dashboard show a form again, but read no numbers from it.
+FORM_ERRORS = {"invalid_number"}
 # What every request passes before a handler: the HTTP parser, the outermost layer, the route.
-BEFORE_HANDLERS = codes_in(inspect.getsource(http_protocol)).union(
-    *map(codes_sent_by, (Envelope, Endpoint, RateLimiter))
+BEFORE_HANDLERS = (
+    codes_in(inspect.getsource(http_protocol)).union(
+        *map(codes_sent_by, (Envelope, Endpoint, RateLimiter))
+    )
+    - FORM_ERRORS
 )
 WRITE_ERRORS = {"insufficient_scope"}
 ROUTE_ERRORS = {"not_found", "method_not_allowed"}

@@ -53,7 +53,7 @@ class CveFix:
         """Raises JobFailed when the commit does not fix what it was made for."""
         if self.before is None:
             return
-        after = await _read_exposure(self.run, commit)
+        after = await read_exposure(self.run, commit)
         left = check_fixes(self.fixes, self.before, after)
         for fix in left:
             self.run.log.note(f"{fix.package} {fix.old} in {fix.manifest} is not fixed")
@@ -68,7 +68,7 @@ async def plan_cve_fix(run: ServiceRun, repo: HostedRepo, base: str) -> CveFix:
     proposed."""
     if run.job.agent != CVE_FIXER:
         return CveFix(run)
-    before = await _read_exposure(run, base)
+    before = await read_exposure(run, base)
     findings = findings_to_fix(run.job, before, run.settings.unrated_severity)
     choices = await choose_versions(run.tools.chooser, findings, before.advisories, MAX_CANDIDATES)
     findings = findings_of_job(run.job, findings, choices)
@@ -113,18 +113,3 @@ def check_fixes(fixes: Sequence[Fix], before: Exposure, after: Exposure) -> list
             message += f" And {len(faults) - _MAX_FAULTS} more."
         raise JobFailed("still_vulnerable", message)
     return left
-
-
-async def _read_exposure(run: ServiceRun, commit: str) -> Exposure:
-    """The dependencies of a commit and their known vulnerabilities, read from its own files: the
-    index may describe another commit. Raises IndexFailure when the manifests cannot be read."""
-    reading = await read_dependencies(run.mirror, commit, run.settings, run.tools.poms)
-    advisories = await load_advisories(run.db, reading.dependencies)
-    findings = await asyncio.to_thread(match_dependencies, reading.dependencies, advisories)
-    return Exposure(
-        reading.dependencies,
-        tuple(advisories),
-        tuple(findings),
-        reading.warnings,
-        reading.installed_together,
-    )

@@ -185,7 +185,7 @@ class Browser:
         target = urljoin(f"{ADDRESS}{page.path}", form.action)
         if form.method.lower() == "get":
             return Page(await self.http.get(target, params=fields, follow_redirects=True))
-        return await self.post(target, fields)
+        return await self.post(target, fields, Referer=f"{ADDRESS}{page.path}")
 
     async def post(self, target: str, fields: list[tuple[str, str]], **headers: str) -> Page:
         body = str(httpx.QueryParams(fields))
