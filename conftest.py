@@ -155,7 +155,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 
 @pytest.fixture(scope="session")
 def postgres_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a server that has the database `postgres_template`."""
+    """Files of a server that has the database `postgres_template`."""
     return make_once(tmp_path_factory, "postgresql", _make_cluster)
 
 

@@ -116,7 +116,7 @@ class _RequirementsFiles:
         return iter(self._sorted)
 
     def below(self, path: str, names: Iterable[str]) -> list[str]:
-        """Those that a file names, relative to its directory."""
+        """The files that a file names, relative to its directory."""
         here = posixpath.dirname(path)
         named = (posixpath.normpath(posixpath.join(here, name)) for name in names)
         return [name for name in islice(named, MAX_MEMBERS) if name in self._paths]

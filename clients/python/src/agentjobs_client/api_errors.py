@@ -150,12 +150,12 @@ class IdempotencyInProgress(ApiError):
     """The first request with this idempotency key is still running."""
 
 
-def _code_of(kind: type[ApiError]) -> str:
+def _error_code(kind: type[ApiError]) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
 BY_CODE: Mapping[str, type[ApiError]] = {
-    _code_of(kind): kind
+    _error_code(kind): kind
     for kind in (*ApiError.__subclasses__(), *NotSupported.__subclasses__())
     if kind is not NotSupported
 }

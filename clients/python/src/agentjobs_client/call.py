@@ -63,7 +63,7 @@ def build_request(
         raise ClientError(f"an argument of the call is not valid text: {error}") from None
 
 
-def timeout_of(call: Call[Any], seconds: float) -> httpx.Timeout:
+def find_timeout(call: Call[Any], seconds: float) -> httpx.Timeout:
     return httpx.Timeout(min(seconds + call.wait_seconds, call.limit_seconds))
 
 
@@ -74,11 +74,11 @@ def encode_body(body: Mapping[str, Any]) -> bytes:
         raise ClientError(f"the request contains text that is not valid: {error}") from None
 
 
-def text_of(response: httpx.Response) -> str:
-    return bytes_of(response).decode("utf-8", "replace")
+def read_text(response: httpx.Response) -> str:
+    return read_bytes(response).decode("utf-8", "replace")
 
 
-def bytes_of(response: httpx.Response) -> bytes:
+def read_bytes(response: httpx.Response) -> bytes:
     if _media_type(response) == _WEB_PAGE:
         raise unexpected(response, "")
     return response.content

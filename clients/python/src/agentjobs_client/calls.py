@@ -13,12 +13,12 @@ from agentjobs_client.call import (
     Call,
     Listing,
     Page,
-    bytes_of,
     encode_body,
     list_reader,
     page_reader,
+    read_bytes,
+    read_text,
     reader,
-    text_of,
 )
 from agentjobs_client.errors import ClientError
 from agentjobs_client.models.base import Model
@@ -213,7 +213,7 @@ def get_prompt(job_id: str) -> Call[Prompt]:
 def get_logs(job_id: str, timestamps: bool, tail_bytes: int | None = None) -> Call[str]:
     headers = {"Accept": "text/plain"}
     params = _texts({"timestamps": timestamps or None, "tail_bytes": tail_bytes})
-    return Call("GET", _path("jobs", job_id, "logs"), text_of, params, headers)
+    return Call("GET", _path("jobs", job_id, "logs"), read_text, params, headers)
 
 
 def follow_logs(job_id: str, timestamps: bool, last_event_id: str) -> Call[str]:
@@ -221,7 +221,7 @@ def follow_logs(job_id: str, timestamps: bool, last_event_id: str) -> Call[str]:
     if last_event_id:
         headers["Last-Event-ID"] = last_event_id
     params = _texts({"timestamps": timestamps or None})
-    return Call("GET", _path("jobs", job_id, "logs"), text_of, params, headers)
+    return Call("GET", _path("jobs", job_id, "logs"), read_text, params, headers)
 
 
 def list_steps(job_id: str, filters: StepFilters) -> Listing[Step]:
@@ -230,7 +230,7 @@ def list_steps(job_id: str, filters: StepFilters) -> Listing[Step]:
 
 
 def get_diff_text(job_id: str) -> Call[str]:
-    return Call("GET", _path("jobs", job_id, "diff"), text_of, headers={"Accept": "text/x-diff"})
+    return Call("GET", _path("jobs", job_id, "diff"), read_text, headers={"Accept": "text/x-diff"})
 
 
 def get_diff(job_id: str) -> Call[Diff]:
@@ -242,7 +242,7 @@ def list_artifacts(job_id: str) -> Call[list[Artifact]]:
 
 
 def get_artifact(job_id: str, name: str) -> Call[bytes]:
-    return Call("GET", _path("jobs", job_id, "artifacts", name), bytes_of)
+    return Call("GET", _path("jobs", job_id, "artifacts", name), read_bytes)
 
 
 def list_pulls(filters: PullFilters) -> Listing[Pull]:

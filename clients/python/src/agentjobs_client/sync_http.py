@@ -16,7 +16,7 @@ from agentjobs_client.call import (
     check_event_stream,
     check_progress,
     check_success,
-    timeout_of,
+    find_timeout,
 )
 from agentjobs_client.errors import ApiError, ClientError
 from agentjobs_client.log_stream import LogStream
@@ -146,7 +146,7 @@ class SyncHttp:
         stream.check_ended()
 
     def _send_once(self, call: Call[T]) -> T:
-        request = build_request(self._http, call, timeout_of(call, self._timeout_seconds))
+        request = build_request(self._http, call, find_timeout(call, self._timeout_seconds))
         with connection.explained(self._http.base_url):
             response = self._http.send(request)
         return call.parse(check_success(response))

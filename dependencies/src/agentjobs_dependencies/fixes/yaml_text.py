@@ -73,9 +73,9 @@ def set_entry(text: str, path: tuple[str, ...], value: str, *, name: str) -> str
 
 
 def _find_entries(text: str, start: int, end: int) -> list[re.Match[str]]:
-    """Those of the table that starts here."""
-    found = list(_ENTRY.finditer(text, start, end))
-    return [entry for entry in found if entry["lead"] == found[0]["lead"]]
+    """The entries of the table that starts here, without what is nested in it."""
+    entries = list(_ENTRY.finditer(text, start, end))
+    return [entry for entry in entries if entry["lead"] == entries[0]["lead"]]
 
 
 def _add_entry(text: str, end: int, siblings: list[re.Match[str]], row: str) -> str:

@@ -60,6 +60,6 @@ def share_options(
     shared = [*inspect.signature(run).parameters.values()][:-1]
     update_wrapper(run, function)
     vars(run)["__signature__"] = inspect.Signature([*own, *shared])
-    # Those of `first` may not be imported.
+    # The types of the first parameters may not be imported.
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
     return run

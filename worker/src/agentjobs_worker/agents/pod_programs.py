@@ -65,7 +65,7 @@ class PodPrograms:
             self._answers[path] = _Answer(frozenset(asked), programs, self._clock())
 
     async def find(self, names: Collection[str], image: RootImage, path: str) -> Collection[str]:
-        """Those of the programs that an image of a repository has. Raises SandboxError."""
+        """The programs that an image of a repository has. Raises SandboxError."""
         return await self._sandbox.find_programs(names, image=image, path=path)
 
     def problem(self, agent: Agent) -> str | None:
