@@ -207,9 +207,10 @@ async def test_no_cell_of_the_csv_export_is_a_formula(
     assert formula not in row
 
 
-async def test_the_csv_export_is_bounded(
+async def test_the_csv_export_is_paginated_and_bounded(
     quiet_dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(csv_export, "_PAGE", 2)
     for number in range(6):
         await add_entry(quiet_dashboard, target=str(number))
     targets = [row[6] for row in await rows_of(quiet_dashboard)]
