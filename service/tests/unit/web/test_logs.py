@@ -29,6 +29,16 @@ async def test_the_text_is_everything_so_far(service: Service) -> None:
     assert response.text == "".join(f"line {number}\n" for number in range(150))
 
 
+async def test_a_head_request_does_not_read_the_log(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await claimed_job(service, "one\n")
+    monkeypatch.delattr("agentjobs.web.api.logs.read_chunks")
+    response = await service.http.head(f"/v1/jobs/{job.id}/logs")
+    assert response.status_code == 200
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+
+
 @pytest.mark.parametrize(
     ("tail_bytes", "text"),
     [

@@ -93,7 +93,8 @@ async def show(call: Call) -> Response:
         return EventStream(call, job_id, after, timestamps)
     if query.tail_bytes is not None:
         return await _tail(call.context, job_id, query.tail_bytes, timestamps)
-    response = StreamingResponse(_read_log(call.context, job_id, timestamps))
+    is_read = call.scope["method"] != "HEAD"
+    response = StreamingResponse(_read_log(call.context, job_id, timestamps) if is_read else ())
     response.raw_headers = list(_TEXT_HEADERS)
     return response
 
