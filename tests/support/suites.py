@@ -1,4 +1,4 @@
-"""Which tests `make test` runs, and which only `make test SUITE=all`.
+"""Which tests `make test` runs, and which only `make test SUITE=rest`.
 
 `main` is what a person waits for: unit tests, contract tests on SQLite and, where the engines
 differ, on PostgreSQL, the main paths of the product from outside, and the browser once. `rest` is
@@ -23,10 +23,22 @@ _ALWAYS = (
     ),
 )
 _MAIN = (*_ALWAYS, "service/tests/contract/")
+# Slow ones about upgrades, PostgreSQL as a whole and platforms, as few changes concern them.
+_NEVER = tuple(
+    f"service/tests/contract/{path}"
+    for path in (
+        "jobs/test_cut_transactions.py",
+        "platform_sync/",
+        "store/test_concurrent_migrations.py",
+        "store/test_conversion.py",
+        "store/test_failover.py",
+        "store/test_migrations.py",
+        "store/test_pgbouncer.py",
+    )
+)
 # The engines differ in what these promise: transactions, locks, claims and order.
 _BOTH_ENGINES = (
     "service/tests/contract/store/",
-    "service/tests/contract/jobs/test_cut_transactions.py",
     "service/tests/contract/jobs/test_queue.py",
     "service/tests/contract/jobs/test_rescue.py",
     "service/tests/contract/loops/test_lease_loop.py",
@@ -43,8 +55,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     path = _relative(collection_path)
     if not _is_limited(config) or not collection_path.name.startswith("test_"):
         return None
-    is_main = config.option.suite == "main"
-    return (not path.startswith(_MAIN) if is_main else path.startswith(_ALWAYS)) or None
+    if config.option.suite == "main":
+        return not path.startswith(_MAIN) or path.startswith(_NEVER) or None
+    return path.startswith(_ALWAYS) or None
 
 
 def select(items: list[pytest.Item], config: pytest.Config) -> list[pytest.Item]:
@@ -56,6 +69,8 @@ def select(items: list[pytest.Item], config: pytest.Config) -> list[pytest.Item]
 
 def _is_main(item: pytest.Item) -> bool:
     path = _relative(item.path)
+    if path.startswith(_NEVER):
+        return False
     callspec = getattr(item, "callspec", None)
     parameters = () if callspec is None else callspec.params.values()
     return path.startswith((*_ALWAYS, *_BOTH_ENGINES)) or (

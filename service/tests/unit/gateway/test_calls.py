@@ -5,9 +5,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from anthropic.types.beta import message_create_params
-from openai.types.chat import completion_create_params
-from openai.types.responses import response_create_params
 
 from agentjobs.gateway.calls import (
     DEFAULT_MAX_OUTPUT,
@@ -443,6 +440,11 @@ def test_options_without_a_value_and_model_names_with_a_colon_pass() -> None:
 
 def test_every_option_of_the_apis_own_clients_is_known() -> None:
     """New releases of the clients fail here until somebody knows what their options cost."""
+    # Importing them takes seconds, and every test process collects this module.
+    from anthropic.types.beta import message_create_params
+    from openai.types.chat import completion_create_params
+    from openai.types.responses import response_create_params
+
     options = {
         *completion_create_params.CompletionCreateParamsBase.__annotations__,
         *response_create_params.ResponseCreateParamsBase.__annotations__,

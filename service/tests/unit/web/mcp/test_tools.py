@@ -1,6 +1,6 @@
 """The tools over HTTP, called by the client of the package `mcp`, in both forms of the protocol."""
 
-import jsonschema
+import jsonschema_rs
 import pytest
 
 from agentjobs.jobs.logs.chunks import append_chunk
@@ -201,7 +201,7 @@ async def test_every_tool_says_what_it_does_and_takes(connect: Connect) -> None:
         assert tool.annotations.read_only_hint is (tool.name not in CHANGING)
         assert tool.annotations.destructive_hint is (tool.name == "cancel_job")
         assert tool.input_schema["additionalProperties"] is False
-        jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+        jsonschema_rs.meta.validate(tool.input_schema)
         assert "$ref" not in str(tool.input_schema)
         assert all("description" in field for field in tool.input_schema["properties"].values())
 
