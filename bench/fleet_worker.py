@@ -15,7 +15,6 @@ from agentjobs.app.worker import running_worker
 from agentjobs.jobs.model import CreateJobRequest
 from agentjobs.jobs.operations.create import create_job
 from agentjobs.jobs.queue.context import JobsContext
-from agentjobs.jobs.queue.start import start_job
 from agentjobs.loops.delivery_loop import run_sender
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.rescue_loop import rescue_loop
@@ -28,6 +27,7 @@ from agentjobs.webhooks.registration import add_endpoint
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.loop import run_loops
+from agentjobs_runtime.protocol.messages import StartJob
 from agentjobs_runtime.protocol.outcomes import Completed
 from agentjobs_runtime.settings import Settings, load
 from agentjobs_worker.agents.catalog import Catalog
@@ -67,7 +67,7 @@ class Workers:
         self._starts_ms: list[int] = []
 
     async def run_job(self, run: RunContext) -> Completed:
-        await start_job(run.db, run.job, "1" * 40, "prompt")
+        await run.link.call(StartJob(run.job.claim, "1" * 40, "prompt"))
         self._starts_ms.append(now_ms() - run.job.created_at)
         return _DONE
 

@@ -33,8 +33,8 @@ from agentjobs.gateway.spending import Totals
 from agentjobs.store.database import Transaction
 from agentjobs.store.opening import open_database
 from agentjobs_runtime.money import NANOUSD_PER_USD
-from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.settings.tables import PriceTable
+from agentjobs_runtime.upstream import Upstream
 from bench.cluster import durable_cluster
 from bench.report import verdict
 from tests.support.stores import add

@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs.store.database import Database
 from agentjobs_runtime.agents.definitions import Agent
-from agentjobs_runtime.protocol.upstream import Api
+from agentjobs_runtime.upstream import Api
 from agentjobs_worker.agents.readiness import check_readiness
 from tests.support.agent_programs import WRITE, declared, drive
 from tests.support.gateway import REAL_KEY, gateway_harness

@@ -41,19 +41,17 @@ _JOBS = (
     Failpoint("agentjobs_worker.loops.job_loop", "run_job", before="claimed"),
     Failpoint("agentjobs_worker.run.run", "prepare_task", before="preparing"),
     # Right before the agent is spawned.
-    Failpoint("agentjobs_worker.run.agent", "start_job", after="started"),
+    Failpoint("agentjobs.workers.handlers", "start_job", after="started"),
     Failpoint("agentjobs_worker.run.run", "commit_work", before="agent-ended"),
     Failpoint("agentjobs_worker.run.run", "push_commit", before="pushing", after="pushed"),
     Failpoint("agentjobs_worker.run.run", "open_pull_request", after="pull-opened"),
     Failpoint("agentjobs_worker.run.run", "restore_kept_work", before="publishing-kept"),
     Failpoint("agentjobs.publishing.unpublished_work", "keep_finished_work", after="keeping"),
     Failpoint("agentjobs_worker.loops.job_loop", "keep_finished_work", after="keeping"),
-    Failpoint(
-        "agentjobs_worker.loops.job_loop", "finish_job", before="finishing", after="finished"
-    ),
+    Failpoint("agentjobs.workers.handlers", "finish_job", before="finishing", after="finished"),
     # Output of an agent is stored.
     Failpoint(
-        "agentjobs.jobs.logs.writer",
+        "agentjobs.workers.handlers",
         "append_chunk",
         before="logging",
         is_reached=lambda arguments, _: LINE.search(arguments[2]) is not None,

@@ -186,7 +186,7 @@ OF_OUTAGES: dict[str, Mutant] = {
         "lines of its last run",
         (
             Edit(
-                "agentjobs/jobs/logs/writer.py",
+                "agentjobs_worker/logs/writer.py",
                 "                self._pending.appendleft(chunk)\n",
                 "",
             ),

@@ -16,8 +16,8 @@ from agentjobs.store.database import Database, Transaction
 from agentjobs_runtime.money import NANOUSD_PER_USD
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.sessions import new_session
-from agentjobs_runtime.protocol.upstream import Api, Upstream
 from agentjobs_runtime.settings.tables import PriceTable
+from agentjobs_runtime.upstream import Api, Upstream
 from tests.support.model_messages import ModelReply
 from tests.support.model_server import ModelServer, model_server
 from tests.support.stores import add

@@ -13,6 +13,8 @@ from agentjobs.organizations.api_keys import create_key
 from agentjobs.organizations.authentication import ApiKeyAuthenticator, Caller
 from agentjobs.organizations.organizations import create_organization
 from agentjobs.store.database import Database, Transaction
+from agentjobs.workers.in_process import InProcessLink
+from agentjobs.workers.session import WorkerSession
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.identifiers import new_id
@@ -82,6 +84,12 @@ class JobHarness:
         events = await list_events(self.db, caller.organization_id, job_id)
         assert [event.sequence for event in events] == list(range(1, len(events) + 1))
         return [event.event for event in events]
+
+    def link(self, *jobs: ClaimedJob, worker_id: str = "wrk_a") -> InProcessLink:
+        """The connection of a worker that holds the claims of these jobs."""
+        session = WorkerSession(self.context, worker_id)
+        session.assign(jobs)
+        return InProcessLink(session)
 
     async def expire_leases(self) -> None:
         await self.db.transact(_expire)

@@ -1,7 +1,7 @@
 """The installed mini-swe-agent, and the replies of a scripted model that drive it."""
 
 from agentjobs_runtime.agents.definitions import Agent
-from agentjobs_runtime.protocol.upstream import Api
+from agentjobs_runtime.upstream import Api
 from tests.support.agent_programs import WRITE, declared
 from tests.support.model_messages import ModelReply, Tokens, ToolCall
 from tests.support.paths import PROJECT

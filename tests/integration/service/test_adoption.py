@@ -67,7 +67,7 @@ async def attempt_until_pushed(database_url: str, serve: Service, tmp_path: Path
         failing = Verification(
             command="make test", passed=False, exit_code=2, duration_ms=7, output="it is broken"
         )
-        await record_verification(db, job.id, job.fence, failing)
+        await record_verification(db, job, failing)
         await asyncio.to_thread(push_something, serve, job, tmp_path / "clone")
         assert await finish_job(db, job, Released())
     finally:

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from agentjobs_runtime.protocol.upstream import Api
 from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_runtime.sandboxes.placement import Placement
+from agentjobs_runtime.upstream import Api
 
 ResultKind = Literal["pull_request", "report"]
 # What follows if a check of the change fails.

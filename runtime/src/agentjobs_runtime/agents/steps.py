@@ -26,6 +26,20 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     cost_nanousd: int | None = None
 
 
+class StoredStep(msgspec.Struct, frozen=True, kw_only=True):
+    """Sequence numbers start with 1, in the order in which the worker learned of the steps."""
+
+    sequence: int
+    started_at: int
+    kind: StepKind
+    title: str
+    detail: str = ""
+    state: StepState
+    exit_code: int | None = None
+    duration_ms: int | None = None
+    cost_nanousd: int | None = None
+
+
 def to_state(*, failed: bool) -> StepState:
     return "failed" if failed else "succeeded"
 

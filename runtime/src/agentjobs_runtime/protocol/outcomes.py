@@ -49,46 +49,46 @@ class JobReport(msgspec.Struct, frozen=True):
         return None if self.result is None else msgspec.json.decode(self.result)
 
 
-class Completed(msgspec.Struct, frozen=True):
+class Completed(msgspec.Struct, frozen=True, tag=True):
     pr_url: str
     pr_number: int
     head_commit: str
     draft: bool
 
 
-class Reported(msgspec.Struct, frozen=True):
+class Reported(msgspec.Struct, frozen=True, tag=True):
     """The job completes with a report, without a pull request."""
 
     report: JobReport
 
 
-class Failed(msgspec.Struct, frozen=True):
+class Failed(msgspec.Struct, frozen=True, tag=True):
     code: str
     message: str
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class Cancelled(msgspec.Struct, frozen=True, tag=True):
     """The client cancelled the job."""
 
 
-class Released(msgspec.Struct, frozen=True):
+class Released(msgspec.Struct, frozen=True, tag=True):
     """The job is requeued without spending an attempt: the worker drains, or its database is
     unavailable."""
 
 
-class Unreachable(msgspec.Struct, frozen=True):
+class Unreachable(msgspec.Struct, frozen=True, tag=True):
     """The platform does not respond: the job waits for it, without spending an attempt."""
 
     outage: Outage
 
 
-class NotReady(msgspec.Struct, frozen=True):
+class NotReady(msgspec.Struct, frozen=True, tag=True):
     """The environment is not on this worker: the job waits for it, without spending an attempt."""
 
     hold: EnvironmentHold
 
 
-class DiskFull(msgspec.Struct, frozen=True):
+class DiskFull(msgspec.Struct, frozen=True, tag=True):
     """The worker has no space for the run: the job is requeued, and fails as the run did once its
     agent was started `max_attempts` times."""
 
@@ -96,7 +96,7 @@ class DiskFull(msgspec.Struct, frozen=True):
     max_attempts: int
 
 
-class LostSandbox(msgspec.Struct, frozen=True):
+class LostSandbox(msgspec.Struct, frozen=True, tag=True):
     """Something outside ended the sandbox, such as a node that failed: the job is requeued without
     spending an attempt, and fails as the run did after too many of them."""
 
@@ -105,7 +105,7 @@ class LostSandbox(msgspec.Struct, frozen=True):
     is_host_exhausted: bool = False
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Kept(msgspec.Struct, frozen=True, tag=True):
     """The agent's work is done and could not be published: the job is requeued with it.
 
     `outage` is None if the worker drains or lost its claim.
@@ -115,7 +115,7 @@ class Kept(msgspec.Struct, frozen=True):
     outage: Outage | None = None
 
 
-class Abandoned(msgspec.Struct, frozen=True):
+class Abandoned(msgspec.Struct, frozen=True, tag=True):
     """The claim is lost, so another worker decides the outcome. Nothing is stored."""
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from agentjobs_runtime.protocol.upstream import Api
+from agentjobs_runtime.upstream import Api
 
 
 class RequestRefused(Exception):

@@ -34,7 +34,7 @@ from agentjobs.webhooks.allowed_addresses import (
     may_allow_loopback,
     store_allow_list,
 )
-from agentjobs.workers.agents import build_catalog
+from agentjobs.worker_part.agents import build_catalog
 from agentjobs_runtime.git.limits import GitLimits, set_git_limits
 from agentjobs_runtime.git.version import check_git
 from agentjobs_runtime.logging_setup import LineHandler, configure_logging

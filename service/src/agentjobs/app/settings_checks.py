@@ -7,7 +7,7 @@ from agentjobs.environments.setup_network import check_setup_network
 from agentjobs.gateway.prices import load_prices
 from agentjobs.web.client_addresses import ClientAddresses
 from agentjobs.webhooks.allowed_addresses import configured_allow_list
-from agentjobs.workers.agents import build_catalog
+from agentjobs.worker_part.agents import build_catalog
 from agentjobs_runtime.settings import Settings
 
 # By the subject of a check of `agentjobs doctor`. Each raises SettingsError and opens nothing.

@@ -1,5 +1,6 @@
 """Builds a worker and the tools of its jobs."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
@@ -13,24 +14,31 @@ from agentjobs.app.outbound_setup import (
     open_session,
     prepare_certificates,
 )
+from agentjobs.fleet.processes import program_version
 from agentjobs.gateway.prices import load_prices
 from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.indexing import pom_fetcher
-from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.context import JobsContext
+from agentjobs.loops.fleet_size_loop import fleet_size_loop
+from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.publishing.context import ServiceTools
 from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.tickets.resolve import Tickets
+from agentjobs.workers.in_process import InProcessLink
+from agentjobs.workers.session import WorkerSession
 from agentjobs_dependencies.version_choice import RegistryVersionChooser
 from agentjobs_runtime.identifiers import new_id
+from agentjobs_runtime.loop import run_loops
 from agentjobs_runtime.mirrors.checkout_limits import MIB, CheckoutLimits
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.messages import AdoptJobs
 from agentjobs_runtime.settings import Settings
 from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.environments.worker_environments import open_environments
+from agentjobs_worker.link.protocol import Link
 from agentjobs_worker.loops.cluster_loop import cluster_loop, network_loop
 from agentjobs_worker.loops.worker import Worker, WorkerLoop
 from agentjobs_worker.run.context import JobTools
@@ -48,37 +56,45 @@ if TYPE_CHECKING:
 async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
     settings = context.settings
     worker_id = new_id("wrk")
+    link = InProcessLink(WorkerSession(context, worker_id))
     identity = WorkerIdentity.open(settings.data_path) if settings.uses_kubernetes else None
     with contextlib.nullcontext() if identity is None else contextlib.closing(identity):
-        adopted = await _adopt_jobs(context, identity, worker_id)
+        adopted = await _adopt_jobs(link, identity, worker_id, settings.effective_slots)
         async with open_sandbox(settings, identity) as sandbox:
             problem = "" if adopted else await _find_problem(sandbox)
             loops = [] if identity is None else _cluster_loops(cast("ClusterSandbox", sandbox))
-            async with _job_tools(context, git_url, sandbox, identity) as tools:
-                slots = settings.effective_slots
-                worker = Worker(tools, slots, worker_id, adopted, loops, problem)
+            async with _job_tools(context, link, git_url, sandbox, identity) as tools:
+                slots, version = settings.effective_slots, program_version()
+                worker = Worker(tools, slots, worker_id, version, adopted, loops, problem)
                 await worker.start()
-                yield worker
+                async with _running_beside(context, worker_id):
+                    yield worker
 
 
 async def _adopt_jobs(
-    context: JobsContext, identity: WorkerIdentity | None, worker_id: str
+    link: Link, identity: WorkerIdentity | None, worker_id: str, slots: int
 ) -> list[ClaimedJob]:
     """Whose agents run in pods that are still there."""
     if identity is None:
         return []
     dead = identity.dead_workers
     identity.add(worker_id)
-    settings = context.settings
-    jobs = await adopt_jobs(
-        context.db,
-        worker_id,
-        dead,
-        count=settings.effective_slots,
-        lease_seconds=settings.lease_seconds,
-    )
+    jobs = await link.call(AdoptJobs(list(dead), slots))
     identity.keep_only(worker_id)
     return jobs
+
+
+@contextlib.asynccontextmanager
+async def _running_beside(context: JobsContext, worker_id: str) -> AsyncIterator[None]:
+    """Every process of a worker also rescues jobs, and counts the fleet."""
+    loops = [rescue_loop(context.db, context.settings), fleet_size_loop(context.db, worker_id)]
+    ended = asyncio.Event()
+    task = asyncio.create_task(run_loops(loops, ended))
+    try:
+        yield
+    finally:
+        ended.set()
+        await task
 
 
 async def _find_problem(sandbox: Sandbox) -> str:
@@ -96,7 +112,11 @@ def _cluster_loops(sandbox: "ClusterSandbox") -> list[WorkerLoop]:
 
 @contextlib.asynccontextmanager
 async def _job_tools(
-    context: JobsContext, git_url: str, sandbox: Sandbox, identity: WorkerIdentity | None
+    context: JobsContext,
+    link: Link,
+    git_url: str,
+    sandbox: Sandbox,
+    identity: WorkerIdentity | None,
 ) -> AsyncIterator[JobTools]:
     settings = context.settings
     certificates = prepare_certificates(settings)
@@ -128,6 +148,9 @@ async def _job_tools(
             poms=pom_fetcher(settings, registry),
         )
         yield JobTools(
+            link=link,
+            settings=settings,
+            catalog=context.catalog,
             service=service,
             workspaces=workspaces,
             sandbox=sandbox,

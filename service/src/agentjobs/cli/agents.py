@@ -9,7 +9,7 @@ from agentjobs.cli.options import DEFAULT_ORG, DataDir, Json, Org
 from agentjobs.cli.output import Table, print_answer
 
 if TYPE_CHECKING:
-    from agentjobs.workers.machine import Readiness
+    from agentjobs.worker_part.machine import Readiness
     from agentjobs_runtime.agents.definitions import Agent
 
 NOT_READY = 1
@@ -25,7 +25,7 @@ agents = typer.Typer(no_args_is_help=True, help="List and check agent types.")
 def list_agents(data_dir: DataDir = None, json: Json = False) -> None:
     """List the built-in agent types and those defined in agentjobs.toml."""
     settings = load_settings(data_dir)
-    from agentjobs.workers.agents import build_catalog
+    from agentjobs.worker_part.agents import build_catalog
 
     catalog = sorted(build_catalog(settings).all(), key=lambda agent: agent.id)
     rows = [
@@ -52,12 +52,12 @@ def check_agents(org: Org = DEFAULT_ORG, data_dir: DataDir = None, json: Json = 
     """
     # First, so that an error in agentjobs.toml does not create a store.
     settings = load_settings(data_dir)
-    from agentjobs.workers.agents import build_catalog
+    from agentjobs.worker_part.agents import build_catalog
 
     catalog = build_catalog(settings)
 
     async def work(admin: Admin) -> list[dict[str, Any]]:
-        from agentjobs.workers.machine import check_installed
+        from agentjobs.worker_part.machine import check_installed
 
         agents = sorted(catalog.all(), key=lambda agent: agent.id)
         return [

@@ -22,8 +22,8 @@ from agentjobs.gateway.endpoints import CHAT, MESSAGES, OUTPUT_LIMIT_FIELDS, End
 from agentjobs.gateway.hidden_costs import hidden_cost, is_known_field
 from agentjobs.gateway.measured_prompts import MeasuredPart, MeasuredPrompts, prompt_digests
 from agentjobs.gateway.prices import Price
-from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.sandbox_http.errors import RequestRefused
+from agentjobs_runtime.upstream import Upstream
 
 TOKENS_PER_MESSAGE = 16
 TOKENS_PER_IMAGE = 5_000

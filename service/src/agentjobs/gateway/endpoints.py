@@ -10,8 +10,8 @@ import msgspec
 from aiohttp import web
 
 from agentjobs.gateway.usage import Usage, chat_usage, messages_usage, responses_usage
-from agentjobs_runtime.protocol.upstream import Api, Upstream
 from agentjobs_runtime.sandbox_http.errors import RequestRefused
+from agentjobs_runtime.upstream import Api, Upstream
 
 # The fields that servers read an output limit from; llama.cpp prefers the last one.
 OUTPUT_LIMIT_FIELDS = ("max_completion_tokens", "max_tokens", "max_output_tokens", "n_predict")

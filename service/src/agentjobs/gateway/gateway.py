@@ -22,12 +22,12 @@ from agentjobs.gateway.prices import Price, Prices
 from agentjobs.gateway.relay import Relay, UpstreamError
 from agentjobs.gateway.trace import call_span, record_response, record_usage
 from agentjobs.gateway.usage import CallReport
-from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.sandbox_http.bodies import BodyReader
 from agentjobs_runtime.sandbox_http.errors import RequestRefused, error_body
 from agentjobs_runtime.sandbox_http.notes import limit_notes
 from agentjobs_runtime.sandbox_http.port_server import CLOSE_SECONDS, PortServer
 from agentjobs_runtime.tracing.spans import current_traceparent
+from agentjobs_runtime.upstream import Upstream
 
 TOKEN_PREFIX = "sk-agentjobs-"  # noqa: S105 - no secret without its rest
 _SLOW_SECONDS = 0.05

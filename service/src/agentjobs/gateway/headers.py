@@ -6,8 +6,8 @@ A beta feature can change what a request costs, so only known ones are sent whil
 import re
 from collections.abc import Mapping
 
-from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.sandbox_http.key_filter import redact_key
+from agentjobs_runtime.upstream import Upstream
 
 _PROVIDER_HEADERS = ("accept", "user-agent", "anthropic-version")
 # They change the format of requests and responses, but not the price; what they add to a request

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agentjobs.gateway.content_blocks import Block, is_opaque_file, is_stored_remotely
-from agentjobs_runtime.protocol.upstream import Api
+from agentjobs_runtime.upstream import Api
 
 _UNPRICED_FIELDS = {
     "previous_response_id": "send the whole conversation in `input`",

@@ -12,9 +12,9 @@ import msgspec
 
 from agentjobs.gateway.default_prices import DEFAULT_PRICES, LONG_PROMPTS
 from agentjobs.gateway.usage import Usage
-from agentjobs_runtime.protocol.upstream import matches_model
 from agentjobs_runtime.settings import Settings, fault_at
 from agentjobs_runtime.settings.tables import PriceTable
+from agentjobs_runtime.upstream import matches_model
 
 # Anthropic charges 1.25 times the input price for five minutes in the cache, twice for an hour.
 _HOUR_TO_FIVE_MINUTES = Decimal("1.6")

@@ -16,11 +16,11 @@ from agentjobs.gateway.calls import Call
 from agentjobs.gateway.headers import agent_headers, provider_headers, select_betas
 from agentjobs.gateway.responses import usage_reader
 from agentjobs_runtime.outbound.guard.failures import describe_failure
-from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.safe_text import ellipsize, mask_unprintable
 from agentjobs_runtime.sandbox_http.errors import RequestRefused
 from agentjobs_runtime.sandbox_http.key_filter import KeyFilter
 from agentjobs_runtime.sandbox_http.port_server import abort
+from agentjobs_runtime.upstream import Upstream
 
 CONNECT_SECONDS = 10
 SILENCE_SECONDS = 900

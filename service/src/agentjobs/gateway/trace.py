@@ -11,9 +11,9 @@ from yarl import URL
 from agentjobs.gateway.budget import Charge
 from agentjobs.gateway.calls import Call
 from agentjobs_runtime.money import NANOUSD_PER_USD
-from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.safe_text import mask_unprintable
 from agentjobs_runtime.tracing.spans import continue_trace, fail, set_attributes
+from agentjobs_runtime.upstream import Upstream
 
 _OPERATION = "chat"
 

@@ -24,12 +24,13 @@ from agentjobs.inventory.rows import (
 from agentjobs.repos.queues import INDEX, request_indexes, retry_index
 from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs.store.in_transaction import in_transaction
-from agentjobs.store.leases import ClaimLost, Lease, backoff_ms, run_renewing
+from agentjobs.store.leases import Lease, backoff_ms, run_renewing
 from agentjobs_dependencies.index.analysis import fingerprint
 from agentjobs_dependencies.model import Dependency, IndexWarning
 from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.git.refs import resolve
 from agentjobs_runtime.git.remote import strip_credentials
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.settings.model import Settings
 
 __all__ = [

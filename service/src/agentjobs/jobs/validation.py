@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from agentjobs.jobs.model import MAX_OVERRIDE_BYTES, CreateJobRequest
-from agentjobs.workers.agents import Catalog
+from agentjobs.worker_part.agents import Catalog
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.json_fields import find_faults
 from agentjobs_runtime.problems import Fault

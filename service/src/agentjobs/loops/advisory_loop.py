@@ -9,8 +9,8 @@ from agentjobs.advisories.feeds import Feed, claim_feed
 from agentjobs.advisories.sources import open_source
 from agentjobs.advisories.sync import configure_feeds, sync_claimed
 from agentjobs.store.database import Database
-from agentjobs.store.leases import ClaimLost
 from agentjobs_dependencies.advisories.sources.source import Source, SourceError
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.settings import Settings
 
 _log = logging.getLogger(__name__)

@@ -15,10 +15,10 @@ from agentjobs.inventory.indexing import (
 from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.local_git import repositories
 from agentjobs.store.database import Database, StoreError, StoreUnavailable
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.fair_slots import FairTurns
 from agentjobs_runtime.free_space import explain_os_error
 from agentjobs_runtime.git.process import GitError
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.settings.model import Settings
 
 _log = logging.getLogger(__name__)

@@ -16,9 +16,10 @@ from agentjobs.platform_sync.sync import PlatformSync
 from agentjobs.repos.queues import SYNC, SYNC_TOPIC
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, StoreUnavailable
-from agentjobs.store.leases import ClaimLost, run_renewing
+from agentjobs.store.leases import run_renewing
 from agentjobs_runtime.free_space import FreeSpace
 from agentjobs_runtime.outage_log import outages
+from agentjobs_runtime.protocol.errors import ClaimLost
 
 MAX_CONCURRENT = 8
 # A slow platform must not keep those of other organizations waiting.

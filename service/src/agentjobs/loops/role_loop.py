@@ -5,8 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from agentjobs.store.database import Database
-from agentjobs.store.leases import ClaimLost, NamedLease, run_renewing
+from agentjobs.store.leases import NamedLease, run_renewing
 from agentjobs_runtime.clock import SECOND_MS
+from agentjobs_runtime.protocol.errors import ClaimLost
 
 _LEASE_MS = 30 * SECOND_MS
 _RENEW_SECONDS = 10.0

@@ -15,9 +15,10 @@ from agentjobs.advisories.scans import (
 from agentjobs.fleet.processes import HEARTBEAT_SECONDS, is_first_process
 from agentjobs.repos.queues import SCAN
 from agentjobs.store.database import Database, StoreUnavailable
-from agentjobs.store.leases import ClaimLost, run_renewing
+from agentjobs.store.leases import run_renewing
 from agentjobs_dependencies.version_choice import VersionChooser
 from agentjobs_runtime.fair_slots import FairTurns
+from agentjobs_runtime.protocol.errors import ClaimLost
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 5.0

@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from agentjobs.connections.adapters import Platforms
 from agentjobs.inventory.published_poms import PomFetcher
-from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.warnings import add_warnings
 from agentjobs.organizations.sealing import SealingKeys
@@ -35,6 +35,20 @@ class ServiceTools:
     chooser: RegistryVersionChooser
     poms: PomFetcher
 
+    @property
+    def db(self) -> Database:
+        return self.context.db
+
+
+class RunLog(Protocol):
+    """The log of the job's run."""
+
+    def note(self, line: str) -> None:
+        """Write a line of the service."""
+
+    def redact(self, text: str) -> str:
+        """Remove the secrets of the run."""
+
 
 @dataclass(frozen=True, slots=True)
 class FinishedWork:
@@ -48,7 +62,7 @@ class FinishedWork:
 class ServiceRun:
     job: ClaimedJob
     tools: ServiceTools
-    log: LogWriter
+    log: RunLog
     phases: RunPhases = field(init=False)
 
     def __post_init__(self) -> None:
@@ -56,7 +70,7 @@ class ServiceRun:
 
     @property
     def db(self) -> Database:
-        return self.tools.context.db
+        return self.tools.db
 
     @property
     def settings(self) -> Settings:

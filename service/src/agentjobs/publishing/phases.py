@@ -3,7 +3,7 @@ lasts, it is stored in the background. No run fails or waits for it."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 
@@ -16,10 +16,9 @@ from agentjobs.jobs.phases import (
     encode_runs,
     finished_runs,
 )
-from agentjobs.jobs.results.run_records import record_phases
-from agentjobs.store.database import Database, StoreError
 from agentjobs_runtime.clock import elapsed_ms
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ServiceError
 from agentjobs_runtime.protocol.outcomes import (
     DiskFull,
     Kept,
@@ -78,15 +77,17 @@ class RunPhases:
         return encode_runs((*self._earlier, ended))
 
     @contextlib.asynccontextmanager
-    async def store_in_background(self, db: Database) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._store_when_new(db))
+    async def store_in_background(
+        self, store: Callable[[str], Awaitable[None]]
+    ) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._store_when_new(store))
         try:
             yield
         finally:
             task.cancel()
             await asyncio.wait([task])
 
-    async def _store_when_new(self, db: Database) -> None:
+    async def _store_when_new(self, store: Callable[[str], Awaitable[None]]) -> None:
         while True:
             await self._is_new.wait()
             await asyncio.sleep(_STORE_SECONDS)
@@ -94,8 +95,8 @@ class RunPhases:
             text = self.encode()
             if text == self._stored:
                 continue
-            with contextlib.suppress(StoreError):
-                await db.transact(record_phases, self._job, text)
+            with contextlib.suppress(ServiceError):
+                await store(text)
                 self.mark_stored(text)
 
 

@@ -12,8 +12,8 @@ from agentjobs.pulls.platform_pulls import record_pull
 from agentjobs.pulls.status_rows import request_status
 from agentjobs.repos.codeowners import find_change_owners
 from agentjobs.store.database import Transaction
-from agentjobs.store.leases import retry_within_lease
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import retry_within_lease
 from agentjobs_runtime.protocol.outcomes import Completed
 from agentjobs_runtime.protocol.verification import Verification
 from agentjobs_runtime.tracing.spans import traced

@@ -1,12 +1,11 @@
 """Title, description and commit message of a job's pull request. Text from agents is bounded."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
-from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import TicketDetails
 from agentjobs_runtime.agents.report import Report
 from agentjobs_runtime.git.identity import Identity
@@ -36,8 +35,8 @@ class PullText(msgspec.Struct, frozen=True):
         """Whether the agent requested a draft. Part of the body, which the commit keeps."""
         return self.body.startswith(_DRAFT_HEADING)
 
-    def redact(self, log: LogWriter) -> "PullText":
-        return PullText(log.redact(self.title), log.redact(self.body))
+    def redact(self, redact: Callable[[str], str]) -> "PullText":
+        return PullText(redact(self.title), redact(self.body))
 
 
 def pull_text(

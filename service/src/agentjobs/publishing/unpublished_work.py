@@ -14,12 +14,13 @@ from agentjobs.publishing.context import FinishedWork, ServiceRun
 from agentjobs.publishing.earlier_attempt import PushedWork, find_own_commit
 from agentjobs.publishing.hosted_repo import HostedRepo, classify_outage, sync_soon
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.leases import ClaimLost, backoff_ms
+from agentjobs.store.leases import backoff_ms
 from agentjobs_runtime.clock import SECOND_MS
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.mirrors.bundle import create_bundle, import_bundle
 from agentjobs_runtime.mirrors.errors import PushDenied, RepoUnavailable
 from agentjobs_runtime.protocol.disk_space import is_lack_of_space
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import Completed, JobFailed, Kept, KeptWork, Outage
 
 _STORE_PAUSE_SECONDS = 0.5

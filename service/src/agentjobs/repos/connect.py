@@ -20,10 +20,8 @@ from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.git.remote import strip_credentials
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.messages import DISCONNECTED_TOPIC
 from agentjobs_runtime.settings import Settings
-
-DISCONNECTED_TOPIC = "disconnected_repos"
-"""Wakes the processes that hold copies."""
 
 InSameTransaction = Callable[[Transaction, str], Awaitable[None]]
 

@@ -1,5 +1,6 @@
 """Queries for connected repositories, always scoped to their organization."""
 
+from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
@@ -65,6 +66,16 @@ REPO_COLUMNS = (
 )
 """The columns of `repo_view`, from `REPO_TABLES`."""
 _SELECT = f"SELECT {REPO_COLUMNS} FROM {REPO_TABLES}"
+
+
+async def find_deleted_repos(db: Database, repo_ids: Collection[str]) -> set[str]:
+    """Those of the repositories that were disconnected or deleted."""
+    rows = await db.fetch_all(
+        "SELECT id FROM repos WHERE id IN (SELECT value FROM each(:ids))"
+        " AND disconnected_at IS NULL",
+        ids=list(repo_ids),
+    )
+    return set(repo_ids) - {row["id"] for row in rows}
 
 
 async def list_repos(

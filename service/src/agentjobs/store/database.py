@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from agentjobs.store.changes import Changes
 from agentjobs.store.contact import Contact
-from agentjobs_runtime.outage_log import Unavailable
+from agentjobs_runtime.protocol.errors import ServiceError, ServiceUnavailable
 
 Engine = Literal["sqlite", "postgresql"]
 P = ParamSpec("P")
@@ -18,11 +18,11 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
 
 
-class StoreError(Exception):
+class StoreError(ServiceError):
     """The store refused or failed an operation."""
 
 
-class StoreUnavailable(StoreError, Unavailable):
+class StoreUnavailable(StoreError, ServiceUnavailable):
     """The database is unreachable, locked or full; the same call may succeed later.
 
     Nothing was changed, unless the connection was lost during the commit.

@@ -31,17 +31,17 @@ async def pruning_time_ms(db: Database) -> int | None:
     return now
 
 
-def clock_ahead_seconds(database_now: int) -> int | None:
-    """How far this machine's clock is ahead of the database's, if that is too much."""
-    ahead_ms = now_ms() - database_now
+def clock_ahead_seconds(database_now: int, other_now: int) -> int | None:
+    """How far another clock is ahead of the database's, if that is too much."""
+    ahead_ms = other_now - database_now
     return None if abs(ahead_ms) <= _MAX_DIFFERENCE_MS else ahead_ms // SECOND_MS
 
 
 def clock_problem(database_now: int) -> str | None:
     """What is wrong with the clocks, if they differ by too much."""
-    if clock_ahead_seconds(database_now) is None:
-        return None
     own_now = now_ms()
+    if clock_ahead_seconds(database_now, own_now) is None:
+        return None
     return (
         f"the clock of the database says {iso_utc(database_now)}, the clock of this machine"
         f" {iso_utc(own_now)}; set both by NTP"

@@ -3,11 +3,10 @@
 A `DueColumn` is queue, lease and backoff in one column: a row is due once the time in it has
 passed, a claim moves that time to the end of the lease, and the stored time identifies the claim.
 With a column of its own for the lease, a row that is made due meanwhile stays claimed.
-Jobs and deliveries have fence numbers instead; they share `ClaimLost`.
+Jobs and deliveries have fence numbers instead.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,17 +14,9 @@ from typing import Any, TypeVar
 
 from agentjobs.store.database import Database, Row, StoreUnavailable, Transaction
 from agentjobs_runtime.clock import SECOND_MS
+from agentjobs_runtime.protocol.errors import ClaimLost
 
 T = TypeVar("T")
-
-_STORE_PAUSE_SECONDS = 0.5
-
-
-class ClaimLost(Exception):
-    """The claim ended or belongs to another process; its former holder must not write."""
-
-    def __str__(self) -> str:
-        return "the claim ended, or another process has it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +180,3 @@ async def run_renewing(
 def backoff_ms(failures: int, first_ms: int, max_ms: int) -> int:
     """The wait after a failure that follows `failures` consecutive ones."""
     return int(min(first_ms * 2 ** min(failures, 20), max_ms))
-
-
-async def retry_within_lease(step: Callable[[], Awaitable[T]], lease_seconds: float) -> T:
-    """Retry a write to the database for as long as a lease lasts; after that the claim is lost."""
-    give_up = time.monotonic() + lease_seconds
-    while True:
-        try:
-            return await step()
-        except StoreUnavailable:
-            if time.monotonic() > give_up:
-                raise
-            await asyncio.sleep(_STORE_PAUSE_SECONDS)

@@ -13,9 +13,10 @@ from agentjobs.advisories.feeds import Feed, FeedClaim, claim_feed, list_feeds
 from agentjobs.advisories.sync import SyncResult, configure_feeds, sync_claimed
 from agentjobs.loops.advisory_loop import AdvisoryLoop
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.leases import ClaimLost, run_renewing
+from agentjobs.store.leases import run_renewing
 from agentjobs_dependencies.advisories.sources.local import LocalSource
 from agentjobs_dependencies.advisories.sources.source import SourceError
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.settings import load
 from tests.support.findings import add_repo, due_scans
 from tests.support.osv_records import LATER, packed, record, write_bucket

@@ -188,7 +188,9 @@ async def test_a_repository_that_is_fetched_slowly_delays_no_build_of_another_or
         repo = await find_repo(harness.db, caller.organization_id, f"{name}/shop")
         await request_environment_build(harness.db, caller.organization_id, repo)
         repo_ids.append(repo.id)
-    tools: Any = SimpleNamespace(context=harness.context, service=None, slots=(0, 1))
+    tools: Any = SimpleNamespace(
+        link=harness.link(), settings=harness.context.settings, service=harness, slots=(0, 1)
+    )
     environments = WorkerEnvironments(harness.db, tmp_path, tools, cache_max_bytes=0)
     requested = RequestedBuilds(tools, environments)
     loops = [asyncio.create_task(EnvironmentLoop(requested).run_all()) for _ in tools.slots]

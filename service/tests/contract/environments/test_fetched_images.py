@@ -35,8 +35,8 @@ async def test_every_fetch_without_a_build_trims_the_cache(
     )
     environments = WorkerEnvironments(database, harness.directory, tools, cache_max_bytes=1)
     run: Any = SimpleNamespace(
-        db=database,
-        tools=SimpleNamespace(service=SimpleNamespace(keys=None)),
+        service=SimpleNamespace(db=database),
+        tools=SimpleNamespace(service=SimpleNamespace(db=database, keys=None)),
         job=SimpleNamespace(organization_id="org_a", repo_id="repo_1"),
         log=SimpleNamespace(write=lambda _chunk: None, note=lambda _line: None),
     )

@@ -19,8 +19,8 @@ from agentjobs.inventory.stored_graph import load_graph, load_summary
 from agentjobs.organizations.organizations import ensure_default, find_organization
 from agentjobs.organizations.plans import Plans
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.store.leases import ClaimLost
 from agentjobs_dependencies.languages import LanguageLines
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.settings import load
 from agentjobs_runtime.settings.model import Settings
 from agentjobs_runtime.settings.tables import DEFAULT_PLANS

@@ -13,8 +13,8 @@ from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.lost_claims import MAX_ADOPTIONS
 from agentjobs.jobs.queue.start import start_job
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import Completed, Failed, LostSandbox
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from tests.support.jobs import AGENTS, JobHarness
@@ -61,14 +61,14 @@ async def test_the_dead_worker_can_write_nothing_if_it_was_alive_after_all(
     await harness.job(await harness.organization())
     first = await run_on_dead_worker(harness)
     (job,) = await adopt(harness)
-    assert (await renew(harness.db, DEAD, [first], 10)).renewed == frozenset()
+    assert (await renew(harness.db, DEAD, [first.claim], 10)).renewed == frozenset()
     assert not await finish_job(harness.db, first, Failed("agent_failed", ""))
     with pytest.raises(ClaimLost):
         await append_chunk(harness.db, first, "late output", 1)
     may_write = (may_write_branch, job.repo_id, job.branch)
     assert not await harness.db.transact(*may_write, first.credential)
     assert await harness.db.transact(*may_write, job.credential)
-    assert (await renew(harness.db, SUCCESSOR, [job], 10)).renewed == {job.claim}
+    assert (await renew(harness.db, SUCCESSOR, [job.claim], 10)).renewed == {job.claim}
 
 
 async def test_a_job_whose_lease_expired_is_left_to_the_rescue(harness: JobHarness) -> None:
@@ -118,7 +118,7 @@ async def test_the_jobs_of_other_workers_stay_with_them(harness: JobHarness) -> 
     await start_job(harness.db, other, BASE)
     assert await adopt(harness) == []
     alive = WorkerInfo("wrk_other", "host", 2, AGENTS)
-    assert (await renew(harness.db, alive, [other], 10)).renewed == {other.claim}
+    assert (await renew(harness.db, alive, [other.claim], 10)).renewed == {other.claim}
 
 
 async def test_the_dead_worker_is_no_longer_listed(harness: JobHarness) -> None:

@@ -11,11 +11,11 @@ from agentjobs.jobs.results.artifacts import (
 )
 from agentjobs.jobs.results.run_records import remove_results
 from agentjobs.organizations.authentication import Caller
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.agents.artifacts import Artifact
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import Failed
 from tests.support.jobs import JobHarness
 from tests.support.pruning import prune_and_count

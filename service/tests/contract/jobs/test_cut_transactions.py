@@ -17,14 +17,13 @@ import asyncpg
 import pytest
 
 from agentjobs.jobs.logs.chunks import read_chunks
-from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.leases import ClaimLost
 from agentjobs.store.sqlite.database import SqliteDatabase
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import (
     Cancelled,
     Completed,
@@ -34,6 +33,7 @@ from agentjobs_runtime.protocol.outcomes import (
     Outcome,
     Released,
 )
+from agentjobs_worker.logs.writer import LogWriter
 from tests.faults.checker import LEGAL_EVENTS, letters
 from tests.support.deliveries import DeliveryHarness
 from tests.support.jobs import JobHarness, job_harness
@@ -207,10 +207,11 @@ async def test_output_is_stored_once_wherever_the_connection_is_lost(
 ) -> None:
     attempt = await prepare(subscribed, "completed")
     assert attempt.claimed is not None
+    link = subscribed.link(attempt.claimed)
     expected = ""
     for number, cut in enumerate(cuts_of_connections(monkeypatch)):
         with cut:
-            async with LogWriter(subscribed.db, attempt.claimed, max_bytes=1_000) as log:
+            async with LogWriter(link, attempt.claimed, max_bytes=1_000) as log:
                 log.write(f"{number}\n".encode())
         expected += f"{number}\n"
     chunks = await read_chunks(subscribed.db, attempt.job_id, 0, 1_000)

@@ -15,9 +15,9 @@ from agentjobs.jobs.queue.leases import cancel_requests
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Transaction
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import (
     Cancelled,
     Completed,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.logs import writer
 from agentjobs.jobs.logs.chunks import read_chunks
-from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.model import LogChunk
 from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.store.database import StoreUnavailable
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_worker.logs import writer
+from agentjobs_worker.logs.writer import LogWriter
 from tests.support.event_loop import longest_turn
 from tests.support.jobs import JobHarness
 
@@ -41,7 +41,7 @@ async def job(harness: JobHarness):
 
 
 async def test_a_secret_split_over_two_writes_is_redacted(harness: JobHarness, job) -> None:
-    async with LogWriter(harness.db, job, CAP, ["hunter22secret"]) as log:
+    async with LogWriter(harness.link(job), job, CAP, ["hunter22secret"]) as log:
         log.write(b"the password is hunter")
         log.write(b"22secret\n")
         log.add_secret("added-later")
@@ -56,7 +56,7 @@ async def test_a_secret_split_over_two_writes_is_redacted(harness: JobHarness, j
 async def test_output_held_back_is_written_before_the_notes_after_the_end(
     harness: JobHarness, job
 ) -> None:
-    async with LogWriter(harness.db, job, CAP, ["hunter22secret"]) as log:
+    async with LogWriter(harness.link(job), job, CAP, ["hunter22secret"]) as log:
         log.write(b"who hunts with hunt")
         log.end_output()
         log.note("the agent ended")
@@ -68,7 +68,7 @@ async def test_output_held_back_is_written_before_the_notes_after_the_end(
 
 
 async def test_an_agent_cannot_forge_a_line_of_the_service(harness: JobHarness, job) -> None:
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         log.write(b"x\n[agent")
         log.write(b"jobs] pushed\n")
         log.note("one\nline")
@@ -78,7 +78,7 @@ async def test_an_agent_cannot_forge_a_line_of_the_service(harness: JobHarness, 
 async def test_a_full_log_says_so_once_and_keeps_only_the_services_notes(
     harness: JobHarness, job
 ) -> None:
-    async with LogWriter(harness.db, job, 10, ["hunter22secret"]) as log:
+    async with LogWriter(harness.link(job), job, 10, ["hunter22secret"]) as log:
         log.write(b"12345hunter22secret")
         log.write(b"more")
         log.note("the agent ended")
@@ -89,14 +89,14 @@ async def test_a_full_log_says_so_once_and_keeps_only_the_services_notes(
 
 
 async def test_a_full_log_never_ends_inside_a_secret(harness: JobHarness, job) -> None:
-    async with LogWriter(harness.db, job, 10, ["hunter22secret"]) as log:
+    async with LogWriter(harness.link(job), job, 10, ["hunter22secret"]) as log:
         log.write(b"1234567hunter2")
         log.write(b"2sec")
     assert (await text_of(harness, job.id)).startswith("1234567[re\n[agentjobs] the log is full")
 
 
 async def test_the_services_notes_are_bounded(harness: JobHarness, job) -> None:
-    async with LogWriter(harness.db, job, 10) as log:
+    async with LogWriter(harness.link(job), job, 10) as log:
         for number in range(1_000):
             log.note(f"{number} " + "x" * 10_000)
     text = await text_of(harness, job.id)
@@ -106,7 +106,7 @@ async def test_the_services_notes_are_bounded(harness: JobHarness, job) -> None:
 
 async def test_a_chunk_has_the_time_of_its_first_byte(harness: JobHarness, job) -> None:
     clock = Clock()
-    async with LogWriter(harness.db, job, CAP, clock_ms=clock) as log:
+    async with LogWriter(harness.link(job), job, CAP, clock_ms=clock) as log:
         for after_ms in (0, 150, 100):
             clock.now += after_ms
             log.write(b"line\n")
@@ -118,14 +118,14 @@ async def test_a_flood_of_output_is_stored_completely_and_in_order(
     harness: JobHarness, job
 ) -> None:
     lines = "".join(f"line {number}\n" for number in range(40_000))
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         log.write(lines.encode())
     assert await text_of(harness, job.id) == lines
     assert max(len(chunk.text) for chunk in await chunks_of(harness, job.id)) <= 65_536
 
 
 async def test_lines_of_other_programs_have_their_name(harness: JobHarness, job) -> None:
-    async with LogWriter(harness.db, job, CAP, ["hunter22secret"]) as log:
+    async with LogWriter(harness.link(job), job, CAP, ["hunter22secret"]) as log:
         database = log.open_source("service:db", 1_000)
         log.write(b"agent ")
         database.write(b"ready\nhunter22")
@@ -146,7 +146,7 @@ async def test_lines_of_other_programs_have_their_name(harness: JobHarness, job)
 async def test_a_program_that_floods_the_log_leaves_room_for_the_agent(
     harness: JobHarness, job
 ) -> None:
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         flooding = log.open_source("service:db", 10_000)
         for _ in range(1_000):
             flooding.write(b"x" * 1_000)
@@ -168,7 +168,10 @@ async def test_a_hostile_event_leaves_the_event_loop_time_for_others_and_keeps_t
 ) -> None:
     text = b"-----BEGIN " * 380_000
     secrets = [f"hunter22secret-{number}" for number in range(20)]
-    async with longest_turn() as longest, LogWriter(harness.db, job, 10 * CAP, secrets) as log:
+    async with (
+        longest_turn() as longest,
+        LogWriter(harness.link(job), job, 10 * CAP, secrets) as log,
+    ):
         await asyncio.sleep(0)
         log.write(text)
         log.write(b"\nhunt")
@@ -185,7 +188,7 @@ async def test_the_worker_logs_why_the_output_of_a_lost_job_is_not_stored(
 ) -> None:
     await harness.expire_leases()
     await rescue_lost_jobs(harness.db, harness.context.settings)
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         log.note("too late")
     (record,) = caplog.records
     expected = "a log could not be stored: the claim ended, or another process has it"
@@ -207,6 +210,6 @@ async def test_the_last_words_of_an_agent_are_stored_after_an_outage(
     monkeypatch.setattr(writer, "_FLUSH_SECONDS", 0.01)
     monkeypatch.setattr(harness.db, "transact", refuse)
     asyncio.get_running_loop().call_later(0.5, is_back.set)
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         log.write(b"last words\n")
     assert await text_of(harness, job.id) == "last words\n"

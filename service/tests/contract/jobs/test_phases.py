@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 
 import pytest
 
@@ -10,6 +11,7 @@ from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.adoption import adopt_jobs
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.results.run_records import record_phases
 from agentjobs.jobs.views.job_filter import JobFilter
 from agentjobs.jobs.views.listing import list_lines
 from agentjobs.organizations.authentication import Caller
@@ -116,7 +118,7 @@ async def test_the_run_of_an_adopted_job_goes_on(harness: JobHarness) -> None:
     job_id = await harness.job(caller)
     dead = WorkerInfo("wrk_dead", "host", 2, AGENTS)
     job = await harness.claim(dead.id)
-    await renew(harness.db, dead, [job], 60)
+    await renew(harness.db, dead, [job.claim], 60)
     await start(harness, job)
     (adopted,) = await adopt_jobs(harness.db, "wrk_next", [dead.id], count=1, lease_seconds=60)
     phases = RunPhases(adopted)
@@ -132,7 +134,8 @@ async def test_a_phase_that_lasts_is_stored_and_an_outage_only_delays_it(
     monkeypatch.setattr(run_phases, "_STORE_SECONDS", 0)
     caller = await harness.organization()
     job_id = await harness.job(caller)
-    phases = RunPhases(await harness.claim())
+    job = await harness.claim()
+    phases = RunPhases(job)
     has_failed = asyncio.Event()
 
     async def unavailable(*_: object) -> None:
@@ -142,7 +145,7 @@ async def test_a_phase_that_lasts_is_stored_and_an_outage_only_delays_it(
     with harness.db.changes.listen(f"job:{job_id}") as signal:
         with monkeypatch.context() as outage:
             outage.setattr(harness.db, "transact", unavailable)
-            background = phases.store_in_background(harness.db)
+            background = phases.store_in_background(partial(record_phases, harness.db, job))
             await background.__aenter__()
             await has_failed.wait()
         assert await shown(harness, caller, job_id) == [(1, "queued")]
@@ -159,11 +162,12 @@ async def test_a_worker_that_lost_its_claim_stores_no_phase(
     monkeypatch.setattr(run_phases, "_STORE_SECONDS", 0)
     caller = await harness.organization()
     job_id = await harness.job(caller)
-    phases = RunPhases(await harness.claim("wrk_lost"))
+    job = await harness.claim("wrk_lost")
+    phases = RunPhases(job)
     await harness.expire_leases()
     await rescue_lost_jobs(harness.db, harness.context.settings)
     await start(harness, await harness.claim())
     with harness.db.changes.listen(f"job:{job_id}") as signal:
-        async with phases.store_in_background(harness.db):
+        async with phases.store_in_background(partial(record_phases, harness.db, job)):
             assert await signal.wait(30)
     assert await current(harness, caller) == "agent"

@@ -29,10 +29,10 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.views.queries import get_job, list_jobs, wait_for_change
 from agentjobs.store.changes import Signal
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.leases import ClaimLost
 from agentjobs.store.opening import open_database
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import (
     Cancelled,
     Completed,
@@ -402,7 +402,7 @@ async def test_a_worker_that_lost_its_claim_changes_nothing(harness: JobHarness)
     with pytest.raises(ClaimLost):
         await append_chunk(harness.db, dead, "from the grave")
     assert (
-        await renew(harness.db, WorkerInfo("wrk_dead", "host", 1, AGENTS), [dead], 10)
+        await renew(harness.db, WorkerInfo("wrk_dead", "host", 1, AGENTS), [dead.claim], 10)
     ).renewed == frozenset()
 
     assert await harness.events(caller, job_id) == before
@@ -478,7 +478,7 @@ async def test_a_live_lease_is_not_rescued(harness: JobHarness) -> None:
     await harness.job(await harness.organization())
     claimed = await harness.claim()
     assert await rescue_lost_jobs(harness.db, harness.context.settings) == []
-    renewal = await renew(harness.db, CARD, [claimed], 10)
+    renewal = await renew(harness.db, CARD, [claimed.claim], 10)
     assert renewal.renewed == {claimed.claim}
 
 
@@ -694,7 +694,7 @@ async def test_cancelling_a_running_job_notifies_its_worker(harness: JobHarness)
     await cancel_job(harness.db, caller.organization_id, job_id)
     assert (await harness.view(caller, job_id)).status == "running"
     assert await cancel_requests(harness.db, "wrk_a") == {claimed.claim}
-    assert (await renew(harness.db, CARD, [claimed], 10)).cancel_requested == {claimed.claim}
+    assert (await renew(harness.db, CARD, [claimed.claim], 10)).cancel_requested == {claimed.claim}
     assert await finish_job(harness.db, claimed, Cancelled())
     assert (await harness.view(caller, job_id)).status == "cancelled"
 

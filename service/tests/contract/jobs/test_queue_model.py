@@ -28,11 +28,11 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.states import FINAL
 from agentjobs.organizations.authentication import Caller
 from agentjobs.store.database import Row, Transaction
-from agentjobs.store.leases import ClaimLost
 from agentjobs.store.opening import open_database
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import (
     Cancelled,
     Completed,
@@ -191,7 +191,7 @@ class QueueMachine(RuleBasedStateMachine):
     def renew(self, worker: str, job: ClaimedJob) -> None:
         before = self.row(job.id)
         info = WorkerInfo(worker, "host", 4, AGENTS)
-        renewal = self.run(renew(self.harness.db, info, [job], 10))
+        renewal = self.run(renew(self.harness.db, info, [job.claim], 10))
         is_own = is_held(before, job) and before["lease_owner"] == worker
         assert renewal.renewed == ({job.claim} if is_own else set())
 

@@ -6,8 +6,9 @@ from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.retention import prune
 from agentjobs.jobs.results.run_records import usage_writer
-from agentjobs.jobs.steps.rows import StoredStep, read_steps, store_steps
+from agentjobs.jobs.steps.rows import read_steps, store_steps
 from agentjobs.jobs.views.queries import list_jobs
+from agentjobs_runtime.agents.steps import StoredStep
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.protocol.outcomes import Failed
 from tests.support.jobs import JobHarness

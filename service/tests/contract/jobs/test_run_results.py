@@ -11,8 +11,8 @@ from agentjobs.jobs.results.artifacts import list_artifacts
 from agentjobs.organizations.authentication import Caller
 from agentjobs.publishing.context import FinishedWork
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.agents.artifacts import Artifact, Artifacts
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import Failed
 from agentjobs_worker.run.results import store_results, store_results_at_end
 from tests.support.jobs import JobHarness
@@ -29,6 +29,7 @@ class Run:
         self.notes: list[str] = []
         self.context: Any = RunFields(
             db=harness.db,
+            link=harness.link(job),
             job=job,
             mirror=mirror,
             change=FinishedWork("1" * 40, "2" * 40),

@@ -6,28 +6,27 @@ from typing import Any
 import pytest
 
 from agentjobs.gateway.usage import CallReport, Usage
-from agentjobs.jobs.logs.writer import LogWriter
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.results.run_records import remove_results
-from agentjobs.jobs.steps import recorder
 from agentjobs.jobs.steps.model_calls import model_step
-from agentjobs.jobs.steps.recorder import (
-    MAX_DETAIL_LENGTH,
-    MAX_STEPS,
-    MAX_TITLE_LENGTH,
-    StepRecorder,
-)
 from agentjobs.jobs.steps.rows import (
     StepTotal,
-    StoredStep,
     count_steps,
     read_steps,
     store_steps,
 )
 from agentjobs.store.database import StoreUnavailable
-from agentjobs_runtime.agents.steps import Step
+from agentjobs.workers import handlers
+from agentjobs_runtime.agents.steps import Step, StoredStep
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Failed
+from agentjobs_worker.logs.step_recorder import (
+    MAX_DETAIL_LENGTH,
+    MAX_STEPS,
+    MAX_TITLE_LENGTH,
+    StepRecorder,
+)
+from agentjobs_worker.logs.writer import LogWriter
 from tests.support.event_loop import longest_turn
 from tests.support.jobs import JobHarness
 
@@ -53,7 +52,7 @@ async def steps_of(harness: JobHarness, job: ClaimedJob) -> list[StoredStep]:
 
 def new_recorder(harness: JobHarness, job: ClaimedJob, clock: Clock | None = None) -> StepRecorder:
     """One that is stored by the test alone: the one of a LogWriter is stored by that, too."""
-    return StepRecorder(harness.db, job, str, clock or Clock(), lambda: None)
+    return StepRecorder(harness.link(job), job, str, clock or Clock(), lambda: None)
 
 
 async def test_a_step_is_stored_when_it_begins_and_again_when_it_ends(
@@ -94,7 +93,7 @@ async def test_a_step_that_changes_all_the_time_does_not_keep_the_log_from_being
         await store_steps(*arguments, **options)
         steps.record(Step(title="make", state="running", key="1"))
 
-    monkeypatch.setattr(recorder, "store_steps", store_and_change)
+    monkeypatch.setattr(handlers, "store_steps", store_and_change)
     steps = new_recorder(harness, job)
     steps.record(Step(title="make", state="running", key="1"))
     assert await steps.flush()
@@ -106,7 +105,7 @@ async def test_a_step_that_changes_all_the_time_does_not_keep_the_log_from_being
 async def test_what_a_tool_was_asked_to_change_is_kept_unless_it_failed(
     harness: JobHarness, job: ClaimedJob
 ) -> None:
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         for key in ("a", "b"):
             log.steps.record(Step(title=key, detail="+new", state="running", key=key))
         log.steps.record(Step(key="a", detail="The file was updated."))
@@ -119,7 +118,7 @@ async def test_what_a_tool_was_asked_to_change_is_kept_unless_it_failed(
 async def test_a_step_that_the_agent_did_not_finish_is_unfinished(
     harness: JobHarness, job: ClaimedJob
 ) -> None:
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         log.steps.record(Step(title="make", state="running", key="1"))
         log.steps.record(Step(title="nameless", state="running"))
         log.steps.end()
@@ -140,7 +139,7 @@ async def test_a_step_of_a_lost_worker_is_unfinished(harness: JobHarness, job: C
 async def test_steps_are_redacted_printable_and_of_limited_size(
     harness: JobHarness, job: ClaimedJob
 ) -> None:
-    async with LogWriter(harness.db, job, CAP, ["hunter22secret"]) as log:
+    async with LogWriter(harness.link(job), job, CAP, ["hunter22secret"]) as log:
         secret_at_the_end = "x" * (MAX_DETAIL_LENGTH - 5) + "hunter22secret" + "y" * 10_000
         log.steps.record(Step(title="login hunter22secret\nnow", detail=secret_at_the_end))
         log.steps.record(
@@ -159,7 +158,7 @@ async def test_hundreds_of_hostile_steps_leave_the_event_loop_time_for_others(
     harness: JobHarness, job: ClaimedJob
 ) -> None:
     text = "\x80sk-" * 4_000
-    async with longest_turn() as longest, LogWriter(harness.db, job, CAP) as log:
+    async with longest_turn() as longest, LogWriter(harness.link(job), job, CAP) as log:
         await asyncio.sleep(0)
         for _ in range(200):
             log.steps.record(Step(title=text, detail=text))
@@ -168,7 +167,7 @@ async def test_hundreds_of_hostile_steps_leave_the_event_loop_time_for_others(
 
 
 async def test_the_last_of_too_many_steps_says_so(harness: JobHarness, job: ClaimedJob) -> None:
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         log.steps.record(Step(title="first", state="running", key="1"))
         for _ in range(MAX_STEPS + 5):
             log.steps.record(Step(title="again"))
@@ -182,7 +181,7 @@ async def test_the_last_of_too_many_steps_says_so(harness: JobHarness, job: Clai
 async def test_a_later_attempt_replaces_the_steps(harness: JobHarness, job: ClaimedJob) -> None:
     for title in ("first attempt", "second attempt"):
         await remove_results(harness.db, job)
-        async with LogWriter(harness.db, job, CAP) as log:
+        async with LogWriter(harness.link(job), job, CAP) as log:
             log.steps.record(Step(title=title))
     assert [step.title for step in await steps_of(harness, job)] == ["second attempt"]
 
@@ -190,7 +189,7 @@ async def test_a_later_attempt_replaces_the_steps(harness: JobHarness, job: Clai
 async def test_a_worker_that_adopts_the_agent_continues_its_steps(
     harness: JobHarness, job: ClaimedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         log.steps.record(Step(title="make", state="running", key="1"))
     monkeypatch.setattr(ClaimedJob, "is_adopted", True)
     steps = new_recorder(harness, job)
@@ -222,7 +221,7 @@ async def test_an_outage_delays_steps_and_loses_none(
 async def test_a_worker_that_lost_its_claim_stores_no_steps(
     harness: JobHarness, job: ClaimedJob
 ) -> None:
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         await finish_job(harness.db, job, Failed("agent_failed", ""))
         log.steps.record(Step(title="make"))
     assert await steps_of(harness, job) == []
@@ -230,7 +229,7 @@ async def test_a_worker_that_lost_its_claim_stores_no_steps(
 
 async def test_a_reported_time_lies_within_the_run(harness: JobHarness, job: ClaimedJob) -> None:
     clock = Clock()
-    async with LogWriter(harness.db, job, CAP, clock_ms=clock) as log:
+    async with LogWriter(harness.link(job), job, CAP, clock_ms=clock) as log:
         clock.now += 5_000
         for started_at in (1, 1_002_000, 2**60):
             log.steps.record(Step(title="make", started_at=started_at))
@@ -240,7 +239,7 @@ async def test_a_reported_time_lies_within_the_run(harness: JobHarness, job: Cla
 
 
 async def test_steps_are_read_by_kind_and_in_pages(harness: JobHarness, job: ClaimedJob) -> None:
-    async with LogWriter(harness.db, job, CAP) as log:
+    async with LogWriter(harness.link(job), job, CAP) as log:
         for number in range(1, 7):
             log.steps.record(Step(kind="read" if number % 2 else "command", title=str(number)))
 
@@ -259,7 +258,7 @@ async def test_steps_are_read_by_kind_and_in_pages(harness: JobHarness, job: Cla
 
 async def test_steps_are_counted_by_kind(harness: JobHarness, job: ClaimedJob) -> None:
     clock = Clock()
-    async with LogWriter(harness.db, job, CAP, clock_ms=clock) as log:
+    async with LogWriter(harness.link(job), job, CAP, clock_ms=clock) as log:
         clock.now += 3_000
         for title in ("a.py", "b.py", "a.py"):
             log.steps.record(Step(kind="change", title=title))

@@ -39,7 +39,7 @@ async def default_organization(harness: JobHarness) -> None:
 
 
 async def beat(harness: JobHarness, worker: WorkerInfo = WORKER, *jobs: ClaimedJob) -> None:
-    await renew(harness.db, worker, list(jobs), 10)
+    await renew(harness.db, worker, [job.claim for job in jobs], 10)
 
 
 async def views(harness: JobHarness) -> list[WorkerView]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from agentjobs.jobs.operations.disconnect import disconnect_repository
-from agentjobs.loops.deleted_repos_loop import drop_deleted_repos
 from agentjobs_runtime.mirrors.mirror import Mirrors
+from agentjobs_worker.loops.deleted_repos_loop import drop_deleted_repos
 from agentjobs_worker.workspace.checkout import Workspaces
 from tests.support.jobs import JobHarness
 
@@ -19,10 +19,10 @@ async def test_only_mirrors_of_deleted_repositories_are_dropped(
         (tmp_path / f"mirrors/{each}.git/objects/pack").mkdir(parents=True)
     mirrors = Mirrors(tmp_path / "mirrors", recent_seconds=-1)
     workspaces = Workspaces(tmp_path / "workspaces", mirrors)
-    assert await drop_deleted_repos(harness.db, workspaces) == {"repo_gone"}
+    assert await drop_deleted_repos(harness.link(), workspaces) == {"repo_gone"}
     assert [path.name for path in (tmp_path / "mirrors").glob("*.git")] == [f"{repo_id}.git"]
     await disconnect_repository(harness.db, "acme", row["full_name"])
-    assert await drop_deleted_repos(harness.db, workspaces) == {repo_id}
+    assert await drop_deleted_repos(harness.link(), workspaces) == {repo_id}
     assert list((tmp_path / "mirrors").glob("*.git")) == []
-    assert await drop_deleted_repos(harness.db, workspaces) == set()
+    assert await drop_deleted_repos(harness.link(), workspaces) == set()
     await workspaces.close()

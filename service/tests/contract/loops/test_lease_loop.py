@@ -21,6 +21,7 @@ from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.database import StoreUnavailable, Transaction
 from agentjobs.store.opening import open_unchecked
 from agentjobs.store.postgresql.database import PostgresqlDatabase
+from agentjobs.workers import in_process
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Abandoned, Cancelled, Outcome
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
@@ -67,7 +68,9 @@ on_postgresql = pytest.mark.parametrize("database_url", ["postgresql"], indirect
 
 @asynccontextmanager
 async def renewing(harness: JobHarness, settings: Settings, jobs: Jobs) -> AsyncIterator[LeaseLoop]:
-    loop = LeaseLoop(harness.db, settings, WorkerInfo("wrk_a", "host", 1, AGENTS), jobs)
+    harness.context.settings = settings
+    link = harness.link(*jobs.active_jobs)
+    loop = LeaseLoop(link, settings, WorkerInfo("wrk_a", "host", 1, AGENTS), jobs)
     await loop.register()
     task = asyncio.create_task(loop.run())
     # The thread starts in the first turn of the loop.
@@ -190,7 +193,7 @@ async def test_an_idle_worker_sends_heartbeats_without_a_connection_of_its_own(
         own.append(await PostgresqlDatabase.open(url, **options))
         return own[0]
 
-    monkeypatch.setattr(lease_loop, "open_unchecked", open_own)
+    monkeypatch.setattr(in_process, "open_unchecked", open_own)
     seen_at: set[int] = set()
     async with renewing(harness, settings, Jobs([])):
         while len(seen_at) < 5:

@@ -103,7 +103,7 @@ async def test_a_database_that_hangs_ends_no_lease_of_a_worker_that_was_cut_off_
     rescuer.hang_in(call, 13)
     await rescuer.run(LEASE_SECONDS)
     assert await status(harness, caller, job) == "running"
-    await renew(harness.db, WORKER, [job], LEASE_SECONDS)
+    await renew(harness.db, WORKER, [job.claim], LEASE_SECONDS)
     await rescuer.run(20)
     assert await status(harness, caller, job) == "running"
 

@@ -20,8 +20,8 @@ from agentjobs.gateway.endpoints import CHAT, MESSAGES, RESPONSES, Endpoint
 from agentjobs.gateway.hidden_costs import hidden_cost, is_known_field
 from agentjobs.gateway.measured_prompts import MAX_PROMPTS, MeasuredPrompts
 from agentjobs.gateway.prices import Price
-from agentjobs_runtime.protocol.upstream import Upstream, matches_model
 from agentjobs_runtime.sandbox_http.errors import RequestRefused
+from agentjobs_runtime.upstream import Upstream, matches_model
 
 PRICE = Price(input=1_000, output=10_000, cached_input=100, cache_write=1_250, max_output_tokens=99)
 

@@ -16,7 +16,6 @@ from agentjobs.platforms.http.responses import ApiError
 from agentjobs.platforms.protocol import PlatformError, PlatformFault
 from agentjobs.pulls.finished_branches import record_finished_branch
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.leases import ClaimLost
 from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
 from agentjobs_runtime.git.process import GitError, GitTimeout
 from agentjobs_runtime.mirrors.errors import (
@@ -26,6 +25,7 @@ from agentjobs_runtime.mirrors.errors import (
     RepoUnavailable,
     UnsafeChange,
 )
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import (
     Abandoned,
     DiskFull,

@@ -73,11 +73,12 @@ async def run_until_previous_pull(
             kept_at=None, repo_id="repo_1", platform_key="con_1", agent="a", is_adopted=False
         ),
         db=None,
+        link=None,
         phases=SimpleNamespace(store_in_background=lambda _: nullcontext()),
         mirror=None,
         log=SimpleNamespace(note=lambda _: None, redact=str),
         tools=SimpleNamespace(
-            context=SimpleNamespace(catalog=SimpleNamespace(get=lambda _: agent)),
+            catalog=SimpleNamespace(get=lambda _: agent),
             mirrors=SimpleNamespace(in_use=lambda _: nullcontext()),
             commit_summaries=SimpleNamespace(load=nothing),
         ),

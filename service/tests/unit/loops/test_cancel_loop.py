@@ -30,9 +30,9 @@ async def test_a_large_fleet_polls_less_often_while_it_is_notified(
     monkeypatch.setattr(Signal, "wait", wait)
     changes = Changes()
     changes.processes, changes.live = processes, is_live
-    db: Any = SimpleNamespace(changes=changes)
+    link: Any = SimpleNamespace(changes=changes)
     jobs: Any = SimpleNamespace(has_jobs=asyncio.Event())
     jobs.has_jobs.set()
     with pytest.raises(_Ended):
-        await CancelLoop(db, "wrk_a", jobs).run()
+        await CancelLoop(link, jobs).run()
     assert waits == [pytest.approx(seconds, rel=0.25)]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentjobs.jobs.queue.claimer import Claimer
 from agentjobs.publishing.context import FinishedWork, ServiceRun
 from agentjobs.store.changes import Changes, Signal
-from agentjobs_runtime.protocol.claimed_job import LOCAL, ClaimedJob
+from agentjobs_runtime.protocol.claimed_job import LOCAL
+from agentjobs_runtime.protocol.messages import JOBS_TOPIC, ClaimedJobs, ClaimJobs, FinishJob
 from agentjobs_runtime.protocol.outcomes import (
     Abandoned,
     Cancelled,
@@ -98,11 +98,33 @@ async def test_a_worker_that_lost_its_claim_can_hand_over_finished_work(
     assert await active.keep_work() == KEPT
 
 
-def _loop(changes: Changes, create_sandboxes: Callable[[Iterable[int]], None]) -> JobLoop:
-    settings = SimpleNamespace(max_job_log_bytes=0)
-    context = SimpleNamespace(db=SimpleNamespace(changes=changes), settings=settings)
+NOTHING = ClaimedJobs([], may_find_more=False)
+Claim = Callable[[ClaimJobs], ClaimedJobs]
+
+
+class FakeLink:
+    def __init__(self, changes: Changes, claim: Claim) -> None:
+        self.changes = changes
+        self._claim = claim
+
+    async def call(self, request: Any) -> Any:
+        match request:
+            case ClaimJobs():
+                return self._claim(request)
+            case FinishJob(outcome=outcome):
+                return not isinstance(outcome, Abandoned)
+        raise AssertionError(request)
+
+
+def _loop(
+    claim: Claim = lambda _: NOTHING,
+    changes: Changes | None = None,
+    create_sandboxes: Callable[[Iterable[int]], None] = lambda _: None,
+) -> JobLoop:
+    settings = SimpleNamespace(max_job_log_bytes=0, lease_seconds=0)
     sandboxes = SimpleNamespace(create=create_sandboxes)
-    tools: Any = SimpleNamespace(context=context, spare_sandboxes=sandboxes)
+    link = FakeLink(changes or Changes(), claim)
+    tools: Any = SimpleNamespace(link=link, settings=settings, spare_sandboxes=sandboxes)
     worker: Any = SimpleNamespace(
         id="wrk_1",
         tags=(),
@@ -116,9 +138,7 @@ def _loop(changes: Changes, create_sandboxes: Callable[[Iterable[int]], None]) -
     return JobLoop(tools, worker, free_space)
 
 
-async def test_sandboxes_are_created_ahead_when_no_job_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_sandboxes_are_created_ahead_when_no_job_waits() -> None:
     stopping = asyncio.Event()
     created_for: list[int] = []
 
@@ -126,11 +146,7 @@ async def test_sandboxes_are_created_ahead_when_no_job_waits(
         created_for.extend(slots)
         stopping.set()
 
-    async def claim(*_: object) -> list[ClaimedJob]:
-        return []
-
-    monkeypatch.setattr(JobLoop, "_claim", claim)
-    await _loop(Changes(), create).run(stopping)
+    await _loop(create_sandboxes=create).run(stopping)
     assert sorted(created_for) == [0, 1]
 
 
@@ -140,20 +156,18 @@ async def test_a_worker_looks_again_only_if_its_claim_may_have_left_something(
 ) -> None:
     stopping, counted = asyncio.Event(), 0
 
-    async def claim(loop: JobLoop, *_: object) -> list[Any]:
+    def claim(_: ClaimJobs) -> ClaimedJobs:
         nonlocal counted
         counted += 1
-        loop._claimer.may_find_more = may_find_more
-        return ["job"] if counted == 1 else []
+        return ClaimedJobs([JOB], may_find_more) if counted == 1 else NOTHING
 
     async def wait(_: Signal, _seconds: float) -> bool:
         stopping.set()
         return False
 
-    monkeypatch.setattr(JobLoop, "_claim", claim)
     monkeypatch.setattr(JobLoop, "_start", lambda *_: None)
     monkeypatch.setattr(Signal, "wait", wait)
-    await _loop(Changes(), lambda _: None).run(stopping)
+    await _loop(claim).run(stopping)
     assert counted == looks
 
 
@@ -162,18 +176,17 @@ async def test_a_job_that_is_announced_during_a_look_causes_another_one(
 ) -> None:
     changes, stopping, counted = Changes(), asyncio.Event(), 0
 
-    async def claim(*_: object) -> list[ClaimedJob]:
+    def claim(_: ClaimJobs) -> ClaimedJobs:
         nonlocal counted
         counted += 1
         if counted == 2:
             stopping.set()
-        changes.publish("jobs")
-        return []
+        changes.publish(JOBS_TOPIC)
+        return NOTHING
 
     monkeypatch.setattr(job_loop, "_POLL_SECONDS", 600)
-    monkeypatch.setattr(JobLoop, "_claim", claim)
     async with asyncio.timeout(30):
-        await _loop(changes, lambda _: None).run(stopping)
+        await _loop(claim, changes).run(stopping)
 
 
 async def test_a_worker_that_is_cut_off_from_a_platform_leaves_jobs_to_others(
@@ -184,19 +197,14 @@ async def test_a_worker_that_is_cut_off_from_a_platform_leaves_jobs_to_others(
     async def run(*_: object) -> Outcome:
         return away
 
-    async def store(*_: object) -> bool:
-        return True
-
-    async def claim(*_: object) -> list[ClaimedJob]:
+    def claim(_: ClaimJobs) -> ClaimedJobs:
         nonlocal claims
         claims += 1
-        return []
+        return NOTHING
 
     monkeypatch.setattr(_ActiveJob, "run", run)
-    monkeypatch.setattr(JobLoop, "_store", store)
     monkeypatch.setattr(job_loop, "LogWriter", lambda *_, **__: contextlib.nullcontext())
-    monkeypatch.setattr(Claimer, "claim", claim)
-    loop = _loop(Changes(), lambda _: None)
+    loop = _loop(claim)
     # A second job that did not have to wait: another worker has reached the platform since.
     for claims_before in (1, 1):
         loop._start(JOB)
@@ -213,18 +221,13 @@ async def test_a_worker_that_lost_a_lease_claims_less_and_for_longer(
     async def run(*_: object) -> Outcome:
         return Abandoned()
 
-    async def store(*_: object) -> bool:
-        return False
-
-    async def claim(claimer: Claimer, _: object, count: int, *__: object) -> list[ClaimedJob]:
-        claims.append((count, claimer.extra_lease_seconds))
-        return []
+    def claim(request: ClaimJobs) -> ClaimedJobs:
+        claims.append((request.count, request.extra_lease_seconds))
+        return NOTHING
 
     monkeypatch.setattr(_ActiveJob, "run", run)
-    monkeypatch.setattr(JobLoop, "_store", store)
     monkeypatch.setattr(job_loop, "LogWriter", lambda *_, **__: contextlib.nullcontext())
-    monkeypatch.setattr(Claimer, "claim", claim)
-    loop = _loop(Changes(), lambda _: None)
+    loop = _loop(claim)
     loop._load = LoadControl(2, clock)
     await loop._claim(frozenset(), frozenset())
     clock.now = time.monotonic()

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from agentjobs.store.database import StoreUnavailable
-from agentjobs.store.leases import ClaimLost, run_renewing
+from agentjobs.store.leases import run_renewing
+from agentjobs_runtime.protocol.errors import ClaimLost
 
 
 async def test_work_continues_while_its_lease_outlasts_an_outage() -> None:

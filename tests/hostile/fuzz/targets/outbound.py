@@ -25,9 +25,9 @@ from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.host_patterns import parse_pattern, split_port
 from agentjobs_runtime.outbound.guard.hosts import host_refusal_reason
 from agentjobs_runtime.problems import Problem
-from agentjobs_runtime.protocol.upstream import Upstream
 from agentjobs_runtime.sandbox_http.errors import RequestRefused
 from agentjobs_runtime.sandbox_http.key_filter import KeyFilter
+from agentjobs_runtime.upstream import Upstream
 from tests.hostile.fuzz.documents import documents, json_documents, texts
 from tests.hostile.fuzz.feeding import split_bytes
 from tests.hostile.fuzz.target import Target

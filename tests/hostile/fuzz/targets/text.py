@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from agentjobs.jobs.logs.decoder import LogDecoder, service_line
 from agentjobs.local_git.patch import Diff, DiffLine, FileDiff
 from agentjobs.web.dashboard.text.ansi import AnsiLines, PlainLines
 from agentjobs.web.dashboard.text.diff_view import render_diff_view
@@ -15,6 +14,7 @@ from agentjobs.web.dashboard.text.visible_text import visible
 from agentjobs_runtime import safe_text
 from agentjobs_runtime.agents.report import read_report
 from agentjobs_runtime.agents.steps import Step
+from agentjobs_runtime.log_decoder import LogDecoder, service_line
 from agentjobs_runtime.redaction.redactor import Redactor
 from agentjobs_runtime.sandboxes.directories import REPORT_DIRECTORY, REPORT_FILE
 from agentjobs_worker.agents.presets.aider import AiderWatcher

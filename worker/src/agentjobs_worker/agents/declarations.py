@@ -15,13 +15,13 @@ from agentjobs_runtime.agents.definitions import (
 )
 from agentjobs_runtime.identifiers import is_secret_name
 from agentjobs_runtime.outbound.guard.host_patterns import parse_pattern
-from agentjobs_runtime.protocol.upstream import Api, matches_model
 from agentjobs_runtime.sandboxes.limits import Limits
 from agentjobs_runtime.sandboxes.placement import Placement
 from agentjobs_runtime.settings import BOUNDS, Settings
 from agentjobs_runtime.settings.kubernetes_checks import is_subdomain, label_fault, toleration_fault
 from agentjobs_runtime.settings.tables import AgentTable
 from agentjobs_runtime.settings.tags import tags_fault
+from agentjobs_runtime.upstream import Api, matches_model
 from agentjobs_worker.agents.model_access import DEFAULT_SECRETS, model_environment_names
 from agentjobs_worker.agents.presets.all_presets import PRESETS
 from agentjobs_worker.agents.presets.preset import PROVIDER_URLS, Preset

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from agentjobs_runtime.agents.definitions import Agent, ModelAccess
-from agentjobs_runtime.protocol.upstream import Api
+from agentjobs_runtime.upstream import Api
 from agentjobs_worker.agents.presets.all_presets import PRESETS
 
 GATEWAY_PORT = 8462

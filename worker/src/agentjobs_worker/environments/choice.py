@@ -12,9 +12,12 @@ from agentjobs_runtime.protocol.outcomes import EnvironmentFailed, EnvironmentHo
 from agentjobs_worker.environments.images.images import Images
 from agentjobs_worker.environments.snapshots import StoredSnapshot
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
-from agentjobs_worker.link.environments import build_queries
-from agentjobs_worker.link.queue import is_worker_alive, was_held_for
-from agentjobs_worker.link.store import Database
+from agentjobs_worker.link.environments import (
+    Database,
+    build_queries,
+    is_worker_alive,
+    was_held_for,
+)
 
 
 class EnvironmentNotReady(Exception):

@@ -36,9 +36,14 @@ from agentjobs_worker.environments.build_task import BuildTask, BuildTools
 from agentjobs_worker.environments.cache import trim_cache
 from agentjobs_worker.environments.images.images import Images
 from agentjobs_worker.environments.snapshots import SNAPSHOTS, Snapshots
-from agentjobs_worker.link.environments import build_queries, builds
-from agentjobs_worker.link.queue import hold_jobs
-from agentjobs_worker.link.store import Database, StoreError, StoreUnavailable
+from agentjobs_worker.link.environments import (
+    Database,
+    StoreError,
+    StoreUnavailable,
+    build_queries,
+    builds,
+    hold_jobs,
+)
 from agentjobs_worker.sandbox.protocol import Sandbox, SandboxError, SandboxLost, SandboxUnavailable
 from agentjobs_worker.workspace.checkout import Workspaces
 from agentjobs_worker.workspace.session import Session

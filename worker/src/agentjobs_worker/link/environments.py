@@ -9,3 +9,5 @@ from agentjobs.environments.access import load_setup_access
 from agentjobs.environments.builds import TOPIC
 from agentjobs.environments.request import RequestedEnvironment, load_request
 from agentjobs.environments.secrets import open_proxy_secrets, open_registry_credentials
+from agentjobs.jobs.queue.environment_holds import hold_jobs, is_worker_alive, was_held_for
+from agentjobs.store.database import Database, StoreError, StoreUnavailable

@@ -5,6 +5,7 @@ replaces them.
 """
 
 from agentjobs.inventory.index.process import IndexFailure
+from agentjobs.jobs.results.diffs import store_diff
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.attribution import Attribution, load_attribution

@@ -9,6 +9,8 @@ from agentjobs_runtime import logging_setup
 from agentjobs_runtime.free_space import FreeSpace
 from agentjobs_runtime.loop import wait_for_first
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
+from agentjobs_runtime.protocol.errors import retry_within_lease
+from agentjobs_runtime.protocol.messages import JOBS_TOPIC, ClaimedJobs, ClaimJobs, FinishJob
 from agentjobs_runtime.protocol.outcomes import (
     Abandoned,
     Cancelled,
@@ -22,9 +24,7 @@ from agentjobs_runtime.protocol.outcomes import (
 )
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_worker.link.publishing import keep_finished_work, warn_of_lost_work
-from agentjobs_worker.link.queue import Claimer, finish_job
-from agentjobs_worker.link.records import LogWriter
-from agentjobs_worker.link.store import retry_within_lease
+from agentjobs_worker.logs.writer import LogWriter
 from agentjobs_worker.loops.claim_limits import (
     POSTPONED_SECONDS,
     RESERVED_SECONDS,
@@ -39,8 +39,9 @@ from agentjobs_worker.run.trace import record_outcome, run_span
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
-# How long finished work waits for the database to return.
+# How long finished work waits for the service to return.
 _KEEP_SECONDS = 600.0
+_NOTHING = ClaimedJobs([], may_find_more=False)
 
 
 class _ActiveJob:
@@ -125,11 +126,10 @@ class JobLoop:
 
     def __init__(self, tools: JobTools, worker: WorkerInfo, free_space: FreeSpace) -> None:
         self._tools = tools
-        self._db = tools.context.db
-        self._settings = tools.context.settings
+        self._link = tools.link
+        self._settings = tools.settings
         self._worker = worker
         self._free_space = free_space
-        self._claimer = Claimer(tools.context, worker.id, worker.tags, worker.location)
         self._free_slots = list(range(worker.slots - 1, -1, -1))
         self._active: dict[Claim, _ActiveJob] = {}
         self._recent = RecentOrganizations()
@@ -166,8 +166,8 @@ class JobLoop:
             self._start(job)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        changes = self._db.changes
-        with changes.listen("jobs", takes_work=True) as signal:
+        changes = self._link.changes
+        with changes.listen(JOBS_TOPIC, takes_work=True) as signal:
             while not stopping.is_set():
                 self._slot_freed.clear()
                 if not self._free_slots:
@@ -175,12 +175,12 @@ class JobLoop:
                     continue
                 expected, postponed = self._expected(), self._recent.postponed(self._served())
                 signal.clear()
-                jobs = await self._claim(expected, postponed)
-                for job in jobs:
+                claimed = await self._claim(expected, postponed)
+                for job in claimed.jobs:
                     self._start(job)
-                if not jobs:
+                if not claimed.jobs:
                     self._tools.spare_sandboxes.create(self._free_slots)
-                if not jobs or not self._claimer.may_find_more:
+                if not claimed.jobs or not claimed.may_find_more:
                     seconds = changes.poll_seconds(_POLL_SECONDS)
                     if postponed:
                         seconds = min(seconds, POSTPONED_SECONDS)
@@ -196,14 +196,20 @@ class JobLoop:
         """Organizations for which one slot stays free."""
         return frozenset() if self._worker.slots == 1 else self._recent.without(self._served())
 
-    async def _claim(self, expected: frozenset[str], postponed: frozenset[str]) -> list[ClaimedJob]:
+    async def _claim(self, expected: frozenset[str], postponed: frozenset[str]) -> ClaimedJobs:
         # A checkout on a full disk would fail, and the database needs space too.
         if self._free_space.is_low or self._worker.sandbox_problem or self._reach.is_paused:
-            return []
+            return _NOTHING
         if not (count := min(len(self._free_slots), self._load.free(len(self._active)))):
-            return []
-        self._claimer.extra_lease_seconds = self._worker.extra_lease_seconds
-        return await self._claimer.claim(self._worker.agents, count, expected, postponed)
+            return _NOTHING
+        request = ClaimJobs(
+            agents=self._worker.agents,
+            count=count,
+            expected=expected,
+            postponed=postponed,
+            extra_lease_seconds=self._worker.extra_lease_seconds,
+        )
+        return await self._link.call(request)
 
     def _start(self, job: ClaimedJob) -> None:
         # After the machine was suspended, this worker may still run an earlier claim of the job.
@@ -217,10 +223,8 @@ class JobLoop:
     async def _store(self, active: _ActiveJob, outcome: Outcome) -> bool:
         is_work = isinstance(outcome, Kept | Reported)
         seconds = _KEEP_SECONDS if is_work else self._settings.lease_seconds
-        phases = active.phases_at_end(outcome)
-        return await retry_within_lease(
-            lambda: finish_job(self._db, active.job, outcome, phases), seconds
-        )
+        request = FinishJob(active.job.claim, outcome, active.phases_at_end(outcome))
+        return await retry_within_lease(lambda: self._link.call(request), seconds)
 
     async def _hand_over(self, active: _ActiveJob) -> Kept | Reported | Abandoned:
         """The claim is lost. Work that is done can still be kept, so that it is not done again."""
@@ -233,7 +237,7 @@ class JobLoop:
         has_failed = False
         try:
             async with LogWriter(
-                self._db,
+                self._link,
                 active.job,
                 self._settings.max_job_log_bytes,
                 secrets=(active.job.credential,),

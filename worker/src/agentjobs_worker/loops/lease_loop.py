@@ -1,6 +1,6 @@
 """Renews the leases of this worker's jobs, whatever the jobs and the event loop are doing.
 
-It has its own thread and, while there are jobs, its own connection to the database. A worker that
+It has its own thread and, while there are jobs, its own connection to the service. A worker that
 cannot renew stops its agents before the leases expire, so that no job runs twice. Where renewals
 take long, because the machine is starved, leases are longer, within bounds.
 """
@@ -12,16 +12,17 @@ import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.outage_log import outages
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
+from agentjobs_runtime.protocol.errors import ServiceError
+from agentjobs_runtime.protocol.messages import Renew
 from agentjobs_runtime.protocol.outcomes import Abandoned, Cancelled, Outcome
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings import Settings
-from agentjobs_worker.link.queue import leases
-from agentjobs_worker.link.store import Database, StoreError, open_unchecked
+from agentjobs_worker.link.protocol import Link
 
 T = TypeVar("T")
 
@@ -59,9 +60,9 @@ class LeaseLoop:
     name = "leases"
 
     def __init__(
-        self, db: Database, settings: Settings, worker: WorkerInfo, jobs: ActiveJobs
+        self, link: Link, settings: Settings, worker: WorkerInfo, jobs: ActiveJobs
     ) -> None:
-        self._db = db
+        self._link = link
         self._settings = settings
         self._worker = worker
         self._jobs = jobs
@@ -77,7 +78,7 @@ class LeaseLoop:
 
     async def register(self) -> None:
         """The first heartbeat, so that the queue counts the worker's slots."""
-        await leases.renew(self._db, self._worker, [], self._settings.lease_seconds)
+        await self._link.call(self._request([]))
         self._renewed_at = time.monotonic()
 
     async def run(self) -> None:
@@ -85,33 +86,23 @@ class LeaseLoop:
         await run_in_own_thread("agentjobs-leases", self._renew_forever)
 
     async def _renew_forever(self) -> None:
-        # It connects when it is used, and closes its connection when it was idle for a while.
-        own_db = await open_unchecked(
-            self._settings.effective_database_url,
-            listen=False,
-            direct_url=self._settings.database_direct_url,
-            pool_size=1,
-            generic_plans=True,
-        )
-        try:
+        async with self._link.open_another() as own_link:
             while True:
-                await self._renew_or_give_up(own_db)
-        finally:
-            await own_db.close()
+                await self._renew_or_give_up(own_link)
 
-    async def _renew_or_give_up(self, own_db: Database) -> None:
+    async def _renew_or_give_up(self, own_link: Link) -> None:
         began = time.monotonic()
         extra_seconds = self._worker.extra_lease_seconds
         attempt_seconds = _ATTEMPT_SECONDS + extra_seconds / _MAX_EXTRA_LEASES
         try:
             async with asyncio.timeout(min(self._give_up_at - began, attempt_seconds)):
-                await self._renew(own_db)
+                await self._renew(own_link)
             self._renewed_at = began
             self._adapt_leases(time.monotonic() - began)
             extra_seconds = min(extra_seconds, self._worker.extra_lease_seconds)
             self._held_seconds = self._settings.lease_seconds + extra_seconds
             await asyncio.sleep(self._settings.lease_renew_seconds)
-        except (StoreError, TimeoutError) as error:
+        except (ServiceError, TimeoutError) as error:
             # Only a renewal that succeeds shows that the machine has recovered.
             self._adapt_leases(max(time.monotonic() - began, self._slow_seconds))
             self.failed_renewals += 1
@@ -122,21 +113,25 @@ class LeaseLoop:
                 self._renewed_at = time.monotonic()
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _renew(self, own_db: Database) -> None:
+    async def _renew(self, own_link: Link) -> None:
         jobs = self._jobs.active_jobs
-        renew = partial(
-            leases.renew,
-            worker=self._worker,
-            jobs=jobs,
-            lease_seconds=self._settings.lease_seconds,
-            was_cut_off=self._was_cut_off,
-        )
+        request = self._request(jobs)
         # An idle worker needs no connection for its leases.
-        renewal = await (renew(own_db) if jobs else self._run_on_main_loop(renew(self._db)))
+        renewal = await (
+            own_link.call(request) if jobs else self._run_on_main_loop(self._link.call(request))
+        )
         lost = frozenset(job.claim for job in jobs) - renewal.renewed
         if lost:
             self._lost_claims_at = time.monotonic()
         self._on_main_loop(self._stop, lost, renewal.cancel_requested)
+
+    def _request(self, jobs: list[ClaimedJob]) -> Renew:
+        return Renew(
+            worker=self._worker,
+            claims=tuple(job.claim for job in jobs),
+            was_cut_off=self._was_cut_off,
+            sent_at=now_ms(),
+        )
 
     def _adapt_leases(self, seconds: float) -> None:
         """`seconds` is how long the last renewal took."""

@@ -18,6 +18,7 @@ from agentjobs_worker.environments.build_task import BuildTask
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
 from agentjobs_worker.link.environments import (
     TOPIC,
+    Database,
     RequestedEnvironment,
     build_queries,
     builds,
@@ -31,7 +32,6 @@ from agentjobs_worker.link.publishing import (
     new_token,
     token_hash,
 )
-from agentjobs_worker.link.store import Database
 from agentjobs_worker.run.context import JobTools
 
 # A repository whose environment no job has used since is not built again after a push.
@@ -150,11 +150,11 @@ class RequestedBuilds:
 
     @property
     def _db(self) -> Database:
-        return self.tools.context.db
+        return self.tools.service.db
 
     @property
     def _settings(self) -> Settings:
-        return self.tools.context.settings
+        return self.tools.settings
 
 
 class EnvironmentLoop:
@@ -164,7 +164,7 @@ class EnvironmentLoop:
 
     def __init__(self, builds: RequestedBuilds) -> None:
         """A worker has as many as places for builds, so that organizations need not wait."""
-        self._changes = builds.tools.context.db.changes
+        self._changes = builds.tools.link.changes
         self._builds = builds
 
     async def run(self) -> None:

@@ -10,19 +10,13 @@ from agentjobs_runtime.free_space import FreeSpace
 from agentjobs_runtime.loop import Loop, PeriodicLoop, keep_alive, run_loops, wait_for_first
 from agentjobs_runtime.open_files import raise_open_files_limit
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ServiceError, ServiceUnavailable
+from agentjobs_runtime.protocol.messages import BeginDrain, SignOff
 from agentjobs_runtime.protocol.outcomes import Released
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
 from agentjobs_runtime.settings.digest import configuration_digest
-from agentjobs_worker.link.queue import (
-    DeletedReposLoop,
-    RepoCache,
-    fleet_size_loop,
-    leases,
-    program_version,
-    rescue_loop,
-)
-from agentjobs_worker.link.store import StoreError, StoreUnavailable
 from agentjobs_worker.loops.cancel_loop import CancelLoop
+from agentjobs_worker.loops.deleted_repos_loop import DeletedReposLoop, RepoCache
 from agentjobs_worker.loops.disk_loop import disk_loop
 from agentjobs_worker.loops.job_loop import JobLoop
 from agentjobs_worker.loops.lease_loop import LeaseLoop
@@ -50,20 +44,21 @@ class Worker:
         tools: JobTools,
         slots: int,
         worker_id: str,
+        version: str,
         adopted: Sequence[ClaimedJob] = (),
         loops: Sequence[WorkerLoop] = (),
         sandbox_problem: str = "",
     ) -> None:
         self._tools = tools
         self._adopted = adopted
-        self._db = tools.context.db
-        self._settings = tools.context.settings
+        self._link = tools.link
+        self._settings = tools.settings
         self._info = WorkerInfo(
             worker_id,
             socket.gethostname(),
             slots,
             agents=[],
-            version=program_version(),
+            version=version,
             configuration_digest=configuration_digest(self._settings),
             tags=self._settings.worker_tags,
             location=tools.environments.location if tools.environments else "",
@@ -73,7 +68,7 @@ class Worker:
         self._is_checked = not adopted and not sandbox_problem
         self._free_space = FreeSpace(self._settings.data_path, self._settings.disk_floor_mib)
         self._jobs = JobLoop(tools, self._info, self._free_space)
-        self._leases = LeaseLoop(self._db, self._settings, self._info, self._jobs)
+        self._leases = LeaseLoop(self._link, self._settings, self._info, self._jobs)
 
     @property
     def slots(self) -> int:
@@ -114,7 +109,7 @@ class Worker:
         if self._tools.environments is not None:
             await self._tools.environments.start()
         await find_ready_agents(
-            self._tools.context.catalog,
+            self._tools.catalog,
             self._info,
             in_sandbox=self._settings.has_sandbox,
             image=self._tools.pod_programs,
@@ -135,7 +130,7 @@ class Worker:
     def _report(self, problem: str) -> None:
         """Register without agents: which of them can run is not known yet."""
         _log.error("this worker starts no jobs: %s", problem)
-        self._info.agents = [agent.id for agent in self._tools.context.catalog.all()]
+        self._info.agents = [agent.id for agent in self._tools.catalog.all()]
         self._info.sandbox_problem = problem
 
     async def run(self, stopping: asyncio.Event, stop_now: asyncio.Event) -> None:
@@ -153,12 +148,7 @@ class Worker:
                 requested = RequestedBuilds(self._tools, self._tools.environments)
                 places = self._tools.environments.tools.slots
                 until_stopped += [EnvironmentLoop(requested) for _ in places]
-            until_drained: list[Loop] = [
-                self._leases,
-                self._cancels,
-                self._rescue,
-                fleet_size_loop(self._db, self._info.id),
-            ]
+            until_drained: list[Loop] = [self._leases, CancelLoop(self._link, self._jobs)]
             group.create_task(run_loops(until_drained, drained))
             if self._adopted:
                 _log.info("%d jobs of a dead worker continue", len(self._adopted))
@@ -173,22 +163,14 @@ class Worker:
             await self._drain(stop_now)
             drained.set()
         try:
-            await leases.sign_off(self._db, self._info.id)
-        except StoreUnavailable as error:
+            await self._link.call(SignOff())
+        except ServiceUnavailable as error:
             _log.warning("could not sign off: %s", error)
-
-    @property
-    def _cancels(self) -> CancelLoop:
-        return CancelLoop(self._db, self._info.id, self._jobs)
-
-    @property
-    def _rescue(self) -> PeriodicLoop:
-        return rescue_loop(self._db, self._settings)
 
     @property
     def _readiness(self) -> PeriodicLoop:
         return readiness_loop(
-            self._tools.context.catalog,
+            self._tools.catalog,
             self._info,
             in_sandbox=self._settings.has_sandbox,
             image=self._tools.pod_programs,
@@ -207,7 +189,7 @@ class Worker:
         caches: list[RepoCache] = [self._tools.workspaces]
         if self._tools.environments is not None:
             caches.append(self._tools.environments)
-        return DeletedReposLoop(self._db, caches)
+        return DeletedReposLoop(self._link, caches)
 
     async def _clean_caches(self) -> None:
         await self._tools.mirrors.collect_garbage()
@@ -218,8 +200,8 @@ class Worker:
 
     async def _begin_drain(self) -> None:
         # Only others see it; the drain itself must not end because of it.
-        with contextlib.suppress(StoreError):
-            await leases.begin_drain(self._db, self._info.id)
+        with contextlib.suppress(ServiceError):
+            await self._link.call(BeginDrain())
 
     async def _drain(self, stop_now: asyncio.Event) -> None:
         grace = 0.0 if stop_now.is_set() else self._settings.drain_grace_seconds

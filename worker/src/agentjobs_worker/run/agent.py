@@ -3,13 +3,12 @@
 import asyncio
 import dataclasses
 
+from agentjobs_runtime.protocol.messages import RemoveResults, StartJob
 from agentjobs_runtime.protocol.outcomes import JobFailed, LimitExceeded
 from agentjobs_runtime.threads import run_in_thread
 from agentjobs_runtime.tracing.trace_context import VARIABLE, write_traceparent
 from agentjobs_worker.agents.presets.all_presets import watcher_for
 from agentjobs_worker.agents.run_watcher import RunWatcher
-from agentjobs_worker.link.queue import start_job
-from agentjobs_worker.link.records import remove_results
 from agentjobs_worker.run.active_environment import ActiveEnvironment
 from agentjobs_worker.run.agent_network import connect_task, open_agent_network
 from agentjobs_worker.run.context import RunContext
@@ -48,11 +47,11 @@ async def _run(
             if run.job.is_adopted:
                 raise SandboxLost("the agent that another worker started is gone")
             if run.job.was_started_before:
-                await remove_results(run.db, run.job)
+                await run.link.call(RemoveResults(run.job.claim))
             prompt = task.environment["AGENTJOBS_PROMPT"]
             run.phases.begin("agent")
             phases = run.phases.encode()
-            await start_job(run.db, run.job, checkout.commit, prompt, phases)
+            await run.link.call(StartJob(run.job.claim, checkout.commit, prompt, phases))
             run.phases.mark_stored(phases)
             base = f"{run.job.base_branch} at {checkout.commit[:12]}"
             run.log.note(f"{plan.agent.id} starts on {base}")

@@ -10,12 +10,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from agentjobs_runtime.agents.definitions import ModelAccess
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.outcomes import JobFailed
-from agentjobs_runtime.protocol.upstream import Upstream
+from agentjobs_runtime.upstream import Upstream
 from agentjobs_worker.agents.model_access import GATEWAY_PORT, model_environment
 from agentjobs_worker.environments.network import BROKER_PORTS, Network
 from agentjobs_worker.environments.network import open_egress as open_egress_to
-from agentjobs_worker.link.models import TOKEN_PREFIX, Account, Gateway, Ledger, open_secret
-from agentjobs_worker.link.records import model_step, usage_writer
+from agentjobs_worker.link.models import (
+    TOKEN_PREFIX,
+    Account,
+    Gateway,
+    Ledger,
+    model_step,
+    open_secret,
+    usage_writer,
+)
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.plan import RunPlan
 from agentjobs_worker.sandbox.certificates import with_certificates
@@ -77,7 +84,7 @@ async def _open_gateway(
         Upstream(api=model.api, url=model.url, key=key, models=model.names),
         session=run.tools.session,
         prices=run.tools.prices,
-        ledger=Ledger(run.db, account, usage_writer(job.id)),
+        ledger=Ledger(run.service.db, account, usage_writer(job.id)),
         on_note=run.log.note,
         on_budget_exceeded=on_budget_exceeded,
         on_call=lambda report: run.log.steps.record(model_step(report)),
@@ -98,7 +105,9 @@ def _gateway_token(run: RunContext) -> str | None:
 async def _model_key(run: RunContext, model: ModelAccess) -> str:
     job = run.job
     try:
-        key = await open_secret(run.db, run.tools.service.keys, job.organization_id, model.secret)
+        key = await open_secret(
+            run.service.db, run.tools.service.keys, job.organization_id, model.secret
+        )
     except Problem as problem:
         raise JobFailed("invalid_configuration", problem.message) from None
     if key is None:

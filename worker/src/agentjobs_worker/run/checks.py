@@ -4,11 +4,11 @@ import shlex
 
 import msgspec
 
+from agentjobs_runtime.protocol.errors import retry_within_lease
+from agentjobs_runtime.protocol.messages import RecordVerification
 from agentjobs_runtime.protocol.outcomes import JobFailed
 from agentjobs_runtime.protocol.verification import Verification, describe
 from agentjobs_runtime.tracing.spans import traced
-from agentjobs_worker.link.records import record_verification
-from agentjobs_worker.link.store import retry_within_lease
 from agentjobs_worker.run.active_environment import ActiveEnvironment
 from agentjobs_worker.run.agent_network import connect_task, open_egress
 from agentjobs_worker.run.context import RunContext
@@ -96,7 +96,5 @@ def _join(before: Verification | None, verification: Verification) -> Verificati
 
 
 async def _record(run: RunContext, verification: Verification) -> None:
-    await retry_within_lease(
-        lambda: record_verification(run.db, run.job.id, run.job.fence, verification),
-        run.settings.lease_seconds,
-    )
+    request = RecordVerification(run.job.claim, verification)
+    await retry_within_lease(lambda: run.link.call(request), run.settings.lease_seconds)

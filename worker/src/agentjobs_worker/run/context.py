@@ -11,14 +11,14 @@ from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import Reported
 from agentjobs_runtime.settings import Settings
+from agentjobs_worker.agents.catalog import Catalog
 from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
 from agentjobs_worker.link.commits import CommitSummaryCache
 from agentjobs_worker.link.models import Prices
+from agentjobs_worker.link.protocol import Link
 from agentjobs_worker.link.publishing import FinishedWork, RunPhases, ServiceRun, ServiceTools
-from agentjobs_worker.link.queue import JobsContext
-from agentjobs_worker.link.records import LogWriter
-from agentjobs_worker.link.store import Database
+from agentjobs_worker.logs.writer import LogWriter
 from agentjobs_worker.run.spare_sandboxes import SpareSandboxes
 from agentjobs_worker.sandbox.protocol import RunOwner, Sandbox
 from agentjobs_worker.sandbox.worker_identity import WorkerIdentity
@@ -31,6 +31,9 @@ AGENT_STEP = "agent"
 class JobTools:
     """Built once per worker."""
 
+    link: Link
+    settings: Settings
+    catalog: Catalog
     service: ServiceTools
     workspaces: Workspaces
     sandbox: Sandbox
@@ -47,10 +50,6 @@ class JobTools:
     pod_programs: PodPrograms | None = None
     # None if this worker cannot provide environments.
     environments: WorkerEnvironments | None = None
-
-    @property
-    def context(self) -> JobsContext:
-        return self.service.context
 
     @property
     def mirrors(self) -> Mirrors:
@@ -98,12 +97,12 @@ class RunContext:
         return self.service.phases
 
     @property
-    def db(self) -> Database:
-        return self.service.db
+    def link(self) -> Link:
+        return self.tools.link
 
     @property
     def settings(self) -> Settings:
-        return self.service.settings
+        return self.tools.settings
 
     @property
     def mirror(self) -> Path:

@@ -19,6 +19,8 @@ from agentjobs_runtime.environments.records import (
 )
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import retry_within_lease
+from agentjobs_runtime.protocol.messages import RecordEnvironment
 from agentjobs_runtime.protocol.outcomes import (
     MAX_OUTAGE_MS,
     EnvironmentFailed,
@@ -41,8 +43,6 @@ from agentjobs_worker.link.environments import (
     open_proxy_secrets,
     open_registry_credentials,
 )
-from agentjobs_worker.link.records import record_environment
-from agentjobs_worker.link.store import retry_within_lease
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.plan import RunPlan
 
@@ -92,7 +92,9 @@ async def choose_environment(
     brokered: Sequence[BrokeredHost] = ()
     # Every change of a secret raises the generation, and most repositories have none.
     if requested.settings.generation:
-        brokered = await _open(open_proxy_secrets(run.db, run.tools.service.keys, run.job.repo_id))
+        brokered = await _open(
+            open_proxy_secrets(run.service.db, run.tools.service.keys, run.job.repo_id)
+        )
     for host in brokered:
         run.log.add_secret(host.secret)
     environment = RunEnvironment(
@@ -147,13 +149,13 @@ async def _with_files(
         )
     job, request = run.job, requested.request
     choice = EnvironmentChoice(
-        run.db, environments, job.organization_id, job.repo_id, job.created_at
+        run.service.db, environments, job.organization_id, job.repo_id, job.created_at
     )
     is_trusted = job.follows is None and requested.is_trusted(job.base_branch, job.default_branch)
     ready = await choice.find_ready(request, held)
     if ready is None and is_trusted:
         await choice.check_waiting(request)
-        check_waiting_time(job, request, await run.db.clock_ms())
+        check_waiting_time(job, request, await run.service.db.clock_ms())
         is_started = environments.accepts_build(job.organization_id)
         if is_started:
             await start_build(run, environments, requested, base)
@@ -167,7 +169,7 @@ async def _with_files(
             runs_setup=bool(request.definition.setup),
         )
     stored, images = ready
-    await builds.record_use(run.db, stored.snapshot.build_id)
+    await builds.record_use(run.service.db, stored.snapshot.build_id)
     await _check_images_again(run, environments, requested)
     if set(request.images) - set(images):
         # The snapshot of another commit, whose services have other images.
@@ -198,7 +200,7 @@ async def _check_images_again(
             branch=job.default_branch,
             location=environments.location,
         )
-        await run.db.transact(builds.request_build, new)
+        await run.service.db.transact(builds.request_build, new)
 
 
 async def start_build(
@@ -210,7 +212,7 @@ async def start_build(
     job, request = run.job, requested.request
     access = await _open(
         load_setup_access(
-            run.db, run.tools.service.keys, run.settings, job.organization_id, job.repo_id
+            run.service.db, run.tools.service.keys, run.settings, job.organization_id, job.repo_id
         )
     )
     new = NewBuild(
@@ -222,7 +224,7 @@ async def start_build(
         location=environments.location,
         request=request,
     )
-    build_id = await builds.begin_build(run.db, new)
+    build_id = await builds.begin_build(run.service.db, new)
     run.log.note(f"environment: build {build_id} starts")
     task = BuildTask(
         build_id=build_id,
@@ -265,7 +267,9 @@ async def _fetch_images(
 
 async def _open_registries(run: RunContext) -> Sequence[RegistryCredential]:
     organization_id = run.job.organization_id
-    return await _open(open_registry_credentials(run.db, run.tools.service.keys, organization_id))
+    return await _open(
+        open_registry_credentials(run.service.db, run.tools.service.keys, organization_id)
+    )
 
 
 async def _open(opening: Awaitable[T]) -> T:
@@ -288,7 +292,5 @@ async def _record(run: RunContext, environment: RunEnvironment, started: float) 
     described = f"snapshot {view.build_id}" if view.build_id else "no snapshot"
     of_image = f", image {image.reference} ({image.digest[:19]})" if image else ""
     run.log.note(f"environment: {described}{of_image}")
-    await retry_within_lease(
-        lambda: run.db.transact(record_environment, run.job, view),
-        run.settings.lease_seconds,
-    )
+    request = RecordEnvironment(run.job.claim, view)
+    await retry_within_lease(lambda: run.link.call(request), run.settings.lease_seconds)

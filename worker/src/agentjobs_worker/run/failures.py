@@ -14,6 +14,7 @@ from agentjobs_runtime.mirrors.errors import (
 )
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.disk_space import is_lack_of_space
+from agentjobs_runtime.protocol.errors import ClaimLost, ServiceError, ServiceUnavailable
 from agentjobs_runtime.protocol.outcomes import (
     Abandoned,
     DiskFull,
@@ -42,7 +43,6 @@ from agentjobs_worker.link.publishing import (
     record_finished_branch,
     sync_soon,
 )
-from agentjobs_worker.link.store import ClaimLost, StoreError, StoreUnavailable
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.host_exhaustion import is_host_exhausted
 from agentjobs_worker.sandbox.protocol import (
@@ -73,7 +73,7 @@ async def to_outcome(error: Exception, run: RunContext) -> Outcome:
     match error:
         case ClaimLost():
             return Abandoned()
-        case StoreUnavailable():
+        case ServiceUnavailable():
             _log.warning("the database became unavailable during a run: %s", error)
             return Released()
         case GitError() if error.exit_code == -signal.SIGINT:
@@ -127,8 +127,8 @@ async def _leave_branch(run: RunContext) -> None:
     job, commit = run.job, run.pushed_commit
     if commit is None or job.connection_id is None or job.follows is not None:
         return
-    with contextlib.suppress(StoreError):
-        await run.db.transact(
+    with contextlib.suppress(ServiceError):
+        await run.service.db.transact(
             record_finished_branch, job.repo_id, job.branch, commit, CLOSED_DELAY_MS
         )
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from agentjobs_runtime.agents.artifacts import Artifacts, read_artifacts
 from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.protocol.disk_space import is_lack_of_space
+from agentjobs_runtime.protocol.errors import ClaimLost, ServiceError, retry_within_lease
+from agentjobs_runtime.protocol.messages import StoreArtifacts
 from agentjobs_runtime.threads import run_in_thread
-from agentjobs_worker.link.records import store_artifacts, store_diff
-from agentjobs_worker.link.store import ClaimLost, StoreError, retry_within_lease
+from agentjobs_worker.link.publishing import store_diff
 from agentjobs_worker.run.context import RunContext
 
 _MAX_NAMED = 5
@@ -29,15 +30,17 @@ async def collect_artifacts(run: RunContext, run_dir: Path) -> AsyncIterator[Non
 
 
 async def store_results(run: RunContext) -> None:
-    """Store what is not stored yet. Raises StoreError and ClaimLost."""
+    """Store what is not stored yet. Raises ServiceError and ClaimLost."""
     if run.change is not None:
         try:
-            await store_diff(run.db, run.job, run.mirror, run.change.base, run.change.commit)
+            await store_diff(
+                run.service.db, run.job, run.mirror, run.change.base, run.change.commit
+            )
         except (GitError, OSError) as error:
             run.log.note(f"the diff could not be stored: {error}")
         run.change = None
     if run.artifacts.files:
-        await store_artifacts(run.db, run.job, run.artifacts.files)
+        await run.link.call(StoreArtifacts(run.job.claim, run.artifacts.files))
     if run.artifacts.left_out:
         await run.warn(_warning(run.artifacts.left_out))
     run.artifacts = Artifacts()
@@ -48,7 +51,7 @@ async def store_results_at_end(run: RunContext, error: Exception | None = None) 
     has_results = run.change is not None or run.artifacts != Artifacts()
     if not has_results or (error is not None and is_lack_of_space(error, run.settings)):
         return
-    with contextlib.suppress(StoreError, ClaimLost):
+    with contextlib.suppress(ServiceError, ClaimLost):
         await retry_within_lease(lambda: store_results(run), run.settings.lease_seconds)
 
 

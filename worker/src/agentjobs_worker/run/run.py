@@ -9,6 +9,7 @@ import msgspec
 
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.agents.report import read_report
+from agentjobs_runtime.protocol.messages import RecordPhases, StartJob
 from agentjobs_runtime.protocol.outcomes import Completed, JobFailed, Kept, Outcome, Reported
 from agentjobs_runtime.protocol.verification import Verification
 from agentjobs_runtime.repo_configuration import Configuration
@@ -41,7 +42,6 @@ from agentjobs_worker.link.publishing import (
     sign_by_platform,
     ticket_details,
 )
-from agentjobs_worker.link.queue import start_job
 from agentjobs_worker.run.active_environment import ActiveEnvironment, open_environment
 from agentjobs_worker.run.agent import run_agent
 from agentjobs_worker.run.checks import run_checks
@@ -66,8 +66,12 @@ _log = logging.getLogger(__name__)
 
 async def run_job(run: RunContext) -> Outcome:
     """Run the job and return how it ended; only a cancellation is raised."""
+
+    async def store_phases(phases: str) -> None:
+        await run.link.call(RecordPhases(run.job.claim, phases))
+
     try:
-        async with run.phases.store_in_background(run.db):
+        async with run.phases.store_in_background(store_phases):
             return await _run(run)
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the job must end
         if run.report is not None:
@@ -97,7 +101,7 @@ async def _run(run: RunContext) -> Completed | Reported | Kept:
             await _start(run, base)
             return merged
         requested = await load_request(
-            run.db, run.job.repo_id, run.mirror, base, summary, configuration
+            run.service.db, run.job.repo_id, run.mirror, base, summary, configuration
         )
         plan = plan.protect_scripts(requested.request.definition.setup)
         choice = choose_environment(run, plan, base, requested)
@@ -118,7 +122,7 @@ async def _propose(
     ticket = await find_ticket(run.service, repo)
     fix = await plan_cve_fix(run.service, repo, base)
     plan = msgspec.structs.replace(plan, network=fix.narrow(plan.network))
-    previous = await load_previous_pull(run.db, repo.adapter, repo.address, run.job)
+    previous = await load_previous_pull(run.service.db, repo.adapter, repo.address, run.job)
     attribution = await load_attribution(run.service)
     await repo.end_outage()
     opening = _open_checkout(run, plan, base, environment)
@@ -128,7 +132,7 @@ async def _propose(
             await run_agent(run, plan, checkout, active, task)
         report = await run_in_thread(read_report, task.run_dir)
         text = pull_text(run.job, plan.agent.name, report, ticket_details(ticket))
-        text = text.redact(run.log)
+        text = text.redact(run.log.redact)
         # The checks come after the commit: what they leave in the tree is not proposed.
         commit = await retry_while_exhausted(
             lambda: commit_work(run, plan, checkout, text, attribution), run.log.note
@@ -216,7 +220,7 @@ async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) ->
         summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, work.base)
         configuration = await _configuration(run, summary)
         requested = await load_request(
-            run.db, run.job.repo_id, run.mirror, work.base, summary, configuration
+            run.service.db, run.job.repo_id, run.mirror, work.base, summary, configuration
         )
         plan = plan_run(run.job, agent, configuration)
         plan = plan.protect_scripts(requested.request.definition.setup)
@@ -260,11 +264,11 @@ async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: Pushe
 
 async def _start(run: RunContext, base: str) -> None:
     """Mark the job as running when no agent has to be started."""
-    await start_job(run.db, run.job, base, phases=run.phases.encode())
+    await run.link.call(StartJob(run.job.claim, base, phases=run.phases.encode()))
 
 
 def _agent(run: RunContext) -> Agent:
-    agent = run.tools.context.catalog.get(run.job.agent)
+    agent = run.tools.catalog.get(run.job.agent)
     if agent is None:
         message = f"The agent {run.job.agent!r} no longer exists."
         raise JobFailed("invalid_configuration", message)

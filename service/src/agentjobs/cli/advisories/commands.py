@@ -137,8 +137,8 @@ async def _sync(admin: Admin, source: "Source", ecosystem: str) -> dict[str, Any
 
     from agentjobs.advisories.feeds import claim_feed
     from agentjobs.advisories.sync import sync_claimed
-    from agentjobs.store.leases import ClaimLost
     from agentjobs_dependencies.advisories.sources.source import SourceError
+    from agentjobs_runtime.protocol.errors import ClaimLost
 
     has_reported = False
     while (feed := await claim_feed(admin.db, [ecosystem], even_if_not_due=True)) is None:

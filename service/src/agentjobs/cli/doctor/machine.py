@@ -2,8 +2,8 @@
 
 from agentjobs.app.settings_checks import FEATURE_CHECKS
 from agentjobs.cli.doctor.finding import Finding
-from agentjobs.workers.agents import build_catalog
-from agentjobs.workers.machine import (
+from agentjobs.worker_part.agents import build_catalog
+from agentjobs.worker_part.machine import (
     TOOLS,
     SandboxDescription,
     check_installed,

@@ -8,7 +8,7 @@ from agentjobs.organizations.pauses import load_pauses
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.store.database import Database
 from agentjobs.webhooks.allowed_addresses import SETTING, load_allow_list
-from agentjobs.workers.agents import build_catalog
+from agentjobs.worker_part.agents import build_catalog
 from agentjobs_runtime.clock import iso_utc
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.settings import Settings, SettingsError

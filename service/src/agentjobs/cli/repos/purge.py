@@ -18,11 +18,11 @@ from agentjobs.jobs.operations.disconnect import disconnect_repository
 from agentjobs.local_git import repositories
 from agentjobs.organizations import audit
 from agentjobs.organizations.organizations import Organization, find_organization
-from agentjobs.repos.connect import DISCONNECTED_TOPIC
 from agentjobs.store.database import Database, Row, Transaction
-from agentjobs.workers.machine import SNAPSHOTS, remove_repo_snapshots
+from agentjobs.worker_part.machine import SNAPSHOTS, remove_repo_snapshots
 from agentjobs_runtime.mirrors.mirror import remove_repo_files
 from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.messages import DISCONNECTED_TOPIC
 from agentjobs_runtime.settings import Settings
 
 _STOP_SECONDS = 60.0

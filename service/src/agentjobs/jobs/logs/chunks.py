@@ -1,12 +1,12 @@
 """Stores logs in chunks, numbered per job; only the holder of the claim can append."""
 
-from agentjobs.jobs.logs.decoder import SERVICE_MARKER, service_line
 from agentjobs.jobs.model import LogChunk
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.in_transaction import in_transaction
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.log_decoder import SERVICE_MARKER, service_line
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 
 
 async def read_chunks(db: Database, job_id: str, after: int, limit: int) -> list[LogChunk]:

@@ -42,7 +42,7 @@ from agentjobs.organizations.authentication import Caller
 from agentjobs.pulls.local_platform import lock_pull
 from agentjobs.pulls.status_rows import request_status
 from agentjobs.store.database import Database, Transaction, to_struct
-from agentjobs.workers.agents import Catalog
+from agentjobs.worker_part.agents import Catalog
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.json_fields import doc, find_faults
 from agentjobs_runtime.problems import Fault, Problem

@@ -6,7 +6,7 @@ from agentjobs.jobs.queue.fleet import Fleet
 from agentjobs.jobs.queue.lengths import QueueLengths
 from agentjobs.organizations.plans import Plans
 from agentjobs.store.database import Database
-from agentjobs.workers.agents import Catalog
+from agentjobs.worker_part.agents import Catalog
 from agentjobs_runtime.settings import Settings
 
 

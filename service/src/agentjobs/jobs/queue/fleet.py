@@ -17,7 +17,7 @@ from agentjobs.organizations.pauses import service_paused_since
 from agentjobs.organizations.plans import Plans
 from agentjobs.store.database import Database, Row
 from agentjobs.store.database_clock import DATABASE_NOW
-from agentjobs.workers.agents import Catalog
+from agentjobs.worker_part.agents import Catalog
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.settings import Settings
 

@@ -1,5 +1,7 @@
 """The leases of jobs, and the heartbeats of the workers that hold them."""
 
+from collections.abc import Collection
+
 import msgspec
 
 from agentjobs.jobs.queue.fleet import DISK_FULL
@@ -8,7 +10,9 @@ from agentjobs.store.batch_statement import BatchStatement
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import clock_ahead_seconds
 from agentjobs.store.in_transaction import in_transaction
-from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
+from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.protocol.claimed_job import Claim
+from agentjobs_runtime.protocol.messages import Renewal
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
 
 # Keys among the reasons of agents that no agent has as its ID: a wrong clock, and a reason that
@@ -38,26 +42,23 @@ class Unreadiness(msgspec.Struct, frozen=True):
     sandbox_problem: str
 
 
-class Renewal(msgspec.Struct, frozen=True):
-    renewed: frozenset[Claim]
-    cancel_requested: frozenset[Claim]
-
-
 @in_transaction
 async def renew(
     tx: Transaction,
     worker: WorkerInfo,
-    jobs: list[ClaimedJob],
+    claims: Collection[Claim],
     lease_seconds: float,
     *,
+    sent_at: int | None = None,
     was_cut_off: bool = False,
 ) -> Renewal:
     """Heartbeat and leases in one transaction. A claim not in `renewed` is lost.
 
-    `was_cut_off`: claims that the worker lost do not count as those of a lost worker.
+    `was_cut_off`: claims that the worker lost do not count as those of a lost worker. `sent_at` is
+    the time by the worker's clock, by default that of this machine.
     """
     now = await tx.clock_ms()
-    worker.clock_ahead_seconds = clock_ahead_seconds(now)
+    worker.clock_ahead_seconds = clock_ahead_seconds(now, sent_at or now_ms())
     await _heartbeat(tx, worker, now)
     if was_cut_off:
         await mark_alive(tx, worker.id)
@@ -66,7 +67,7 @@ async def renew(
         tx,
         [
             {"id": job_id, "held_fence": fence, "worker_id": worker.id, "until": until}
-            for job_id, fence in sorted(job.claim for job in jobs)
+            for job_id, fence in sorted(claims)
         ],
     )
     return Renewal(

@@ -9,7 +9,7 @@ from agentjobs.jobs.queue.queue_model import Arrivals, Backlog, Pool, Queue, Run
 from agentjobs.jobs.states import RUNNING
 from agentjobs.organizations.plans import Plans
 from agentjobs.store.database import Database, Row
-from agentjobs.workers.agents import Catalog
+from agentjobs.worker_part.agents import Catalog
 from agentjobs_runtime.identifiers import first_id_at
 
 _HISTORY_SECONDS = 10.0

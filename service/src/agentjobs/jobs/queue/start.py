@@ -10,8 +10,8 @@ from agentjobs.jobs.queue.transition import Change, apply_all
 from agentjobs.jobs.states import RUNNING
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.grouping import transact_together
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 
 
 class _Start(msgspec.Struct, frozen=True):

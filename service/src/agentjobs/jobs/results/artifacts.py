@@ -8,10 +8,10 @@ from agentjobs.jobs.lookup import ensure_job
 from agentjobs.jobs.queue.claim import lock_claim
 from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs.store.in_transaction import in_large_transaction
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.agents.artifacts import Artifact
 from agentjobs_runtime.problems import Problem
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 
 _PART_BYTES = 1024**2
 

@@ -9,28 +9,28 @@ from agentjobs.jobs.model import TicketDetails
 from agentjobs.jobs.queue.claim import CLAIMED_JOB, lock_claim
 from agentjobs.store.database import Transaction
 from agentjobs.store.in_transaction import in_large_transaction, in_transaction
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.clock import now_ms
 from agentjobs_runtime.environments.records import EnvironmentView
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.verification import Verification
 
 
+@in_transaction
 async def record_environment(tx: Transaction, job: ClaimedJob, view: EnvironmentView) -> None:
-    await _set_claimed(tx, job.id, job.fence, "environment", _encode(view))
+    await _set_claimed(tx, job, "environment", _encode(view))
 
 
+@in_transaction
 async def record_phases(tx: Transaction, job: ClaimedJob, phases: str) -> None:
-    await _set_claimed(tx, job.id, job.fence, "phases", phases)
+    await _set_claimed(tx, job, "phases", phases)
     tx.announce(f"job:{job.id}")
 
 
 @in_transaction
-async def record_verification(
-    tx: Transaction, job_id: str, fence: int, verification: Verification
-) -> None:
+async def record_verification(tx: Transaction, job: ClaimedJob, verification: Verification) -> None:
     """Stored before the push: an attempt that adopts the branch needs it. Raises ClaimLost."""
-    if not await _set_claimed(tx, job_id, fence, "verification", _encode(verification)):
+    if not await _set_claimed(tx, job, "verification", _encode(verification)):
         raise ClaimLost
 
 
@@ -77,12 +77,12 @@ def usage_writer(job_id: str) -> Callable[[Transaction, Totals], Awaitable[None]
     return write
 
 
-async def _set_claimed(tx: Transaction, job_id: str, fence: int, column: str, text: str) -> bool:
+async def _set_claimed(tx: Transaction, job: ClaimedJob, column: str, text: str) -> bool:
     changed = await tx.execute(
         f"UPDATE jobs SET {column} = :text WHERE id = {CLAIMED_JOB}",
         text=text,
-        job_id=job_id,
-        fence=fence,
+        job_id=job.id,
+        fence=job.fence,
     )
     return changed > 0
 

@@ -7,9 +7,9 @@ import msgspec
 from agentjobs.jobs.queue.claim import lock_claim
 from agentjobs.store.database import Database, Transaction, to_struct
 from agentjobs.store.in_transaction import in_transaction
-from agentjobs.store.leases import ClaimLost
-from agentjobs_runtime.agents.steps import StepKind, StepState
+from agentjobs_runtime.agents.steps import StepKind, StoredStep
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost
 
 _COLUMNS = "sequence, started_at, kind, title, state, exit_code, duration_ms, cost_nanousd"
 # A worker that was lost ended none of its steps.
@@ -19,20 +19,6 @@ _READ_COLUMNS = _COLUMNS.replace(
     " AND status IN ('completed', 'failed', 'cancelled'))"
     " THEN 'unfinished' ELSE state END AS state",
 )
-
-
-class StoredStep(msgspec.Struct, frozen=True, kw_only=True):
-    """Sequence numbers start with 1, in the order in which the worker learned of the steps."""
-
-    sequence: int
-    started_at: int
-    kind: StepKind
-    title: str
-    detail: str = ""
-    state: StepState
-    exit_code: int | None = None
-    duration_ms: int | None = None
-    cost_nanousd: int | None = None
 
 
 async def last_sequence(db: Database, job_id: str) -> int:

@@ -28,7 +28,7 @@ from agentjobs.store.database import (
     StoreError,
     Transaction,
 )
-from agentjobs.store.leases import ClaimLost, run_renewing
+from agentjobs.store.leases import run_renewing
 from agentjobs_runtime.clock import DAY_MS, now_ms
 from agentjobs_runtime.fair_slots import FairSlots
 from agentjobs_runtime.free_space import MIB, FreeSpace
@@ -39,6 +39,7 @@ from agentjobs_runtime.outbound.egress.tunnel import Tunnel, open_tunnel
 from agentjobs_runtime.outbound.guard.addresses import AllowList
 from agentjobs_runtime.outbound.guard.resolver import Lookup, system_lookup
 from agentjobs_runtime.problems import Problem
+from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.settings import Settings, SettingsError
 
 MAX_BYTES = 10 * 2**30

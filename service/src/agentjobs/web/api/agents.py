@@ -11,7 +11,7 @@ from agentjobs.web.api.auth import unauthorized
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.pagination import Cursors, NextCursor, PageQuery
 from agentjobs.web.api.query import read_query
-from agentjobs.workers.agents import is_agent_id
+from agentjobs.worker_part.agents import is_agent_id
 from agentjobs_runtime.agents.definitions import Agent, ResultKind
 from agentjobs_runtime.json_fields import copy_fields, doc, known_values
 from agentjobs_runtime.money import usd

@@ -8,12 +8,12 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from agentjobs.jobs.lookup import ensure_job
-from agentjobs.jobs.steps.rows import StoredStep, read_steps
+from agentjobs.jobs.steps.rows import read_steps
 from agentjobs.web.api.endpoint import Call, Reply
 from agentjobs.web.api.jobs import parse_job_id
 from agentjobs.web.api.pagination import Cursor, Cursors, NextCursor
 from agentjobs.web.api.query import read_query
-from agentjobs_runtime.agents.steps import StepKind, StepState
+from agentjobs_runtime.agents.steps import StepKind, StepState, StoredStep
 from agentjobs_runtime.clock import iso_utc
 from agentjobs_runtime.json_fields import Count, Timestamp, copy_fields, doc, known_values
 from agentjobs_runtime.money import NANOUSD_PER_USD

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from agentjobs.jobs.steps.rows import StoredStep
 from agentjobs.web.dashboard.jobs.step_lines import change_blocks, fold, is_short
 from agentjobs.web.dashboard.jobs.steps import PAGE_SIZE
+from agentjobs_runtime.agents.steps import StoredStep
 from service.tests.unit.web.dashboard.event_streams import listen
 from tests.support.steps import insert_steps
 from tests.support.users import write

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from agentjobs_runtime.agents.definitions import ModelAccess
-from agentjobs_runtime.protocol.upstream import Api
+from agentjobs_runtime.upstream import Api
 from agentjobs_worker.agents.run_watcher import RunWatcher
 
 PROVIDER_URLS: Mapping[Api, str] = {

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from agentjobs.jobs.steps.rows import StoredStep
+from agentjobs_runtime.agents.steps import StoredStep
 
 # Agents read and think many times before they do something.
 _SMALL = ("read", "model")

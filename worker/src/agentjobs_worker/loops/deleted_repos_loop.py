@@ -1,4 +1,4 @@
-"""Drops what a process has cached of repositories that were disconnected or deleted.
+"""Drops what a worker has cached of repositories that were disconnected or deleted.
 
 Their identifiers are never used again: a repository that is connected again gets a new one.
 """
@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from agentjobs.repos.connect import DISCONNECTED_TOPIC
-from agentjobs.store.database import Database
+from agentjobs_runtime.protocol.messages import DISCONNECTED_TOPIC, FindDeletedRepos
+from agentjobs_worker.link.protocol import Link
 
 _INTERVAL_SECONDS = 600.0
 # What is in use, or was until a moment ago, is dropped later.
@@ -28,28 +28,23 @@ class RepoCache(Protocol):
 class DeletedReposLoop:
     name = "deleted repositories"
 
-    def __init__(self, db: Database, caches: Sequence[RepoCache]) -> None:
-        self._db = db
+    def __init__(self, link: Link, caches: Sequence[RepoCache]) -> None:
+        self._link = link
         self._caches = caches
 
     async def run(self) -> None:
-        with self._db.changes.listen(DISCONNECTED_TOPIC) as signal:
+        with self._link.changes.listen(DISCONNECTED_TOPIC) as signal:
             while True:
-                deleted = [await drop_deleted_repos(self._db, cache) for cache in self._caches]
+                deleted = [await drop_deleted_repos(self._link, cache) for cache in self._caches]
                 await asyncio.sleep(_PAUSE_SECONDS)
                 await signal.wait(_RETRY_SECONDS if any(deleted) else _INTERVAL_SECONDS)
 
 
-async def drop_deleted_repos(db: Database, cache: RepoCache) -> set[str]:
-    """Returns the repositories that it looked at: something of them may have been in use."""
+async def drop_deleted_repos(link: Link, cache: RepoCache) -> set[str]:
+    """Returns the repositories that were deleted: something of them may have been in use."""
     cached = await cache.cached_repos()
     if not cached:
         return cached
-    rows = await db.fetch_all(
-        "SELECT id FROM repos WHERE id IN (SELECT value FROM each(:ids))"
-        " AND disconnected_at IS NULL",
-        ids=list(cached),
-    )
-    if deleted := cached - {row["id"] for row in rows}:
+    if deleted := await link.call(FindDeletedRepos(cached)):
         await cache.drop_repos(deleted)
     return deleted

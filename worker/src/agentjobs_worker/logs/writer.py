@@ -1,4 +1,4 @@
-"""Stores an agent's output and the service's notes as log chunks: bounded, redacted, in order.
+"""Sends an agent's output and notes to the job's log: bounded, redacted, in order.
 
 What the agent does step by step is stored beside them.
 """
@@ -14,16 +14,16 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from agentjobs.jobs.logs.chunks import append_chunk
-from agentjobs.jobs.logs.decoder import SERVICE_MARKER, LogDecoder, service_line
-from agentjobs.jobs.logs.paced_calls import PacedCalls
-from agentjobs.jobs.logs.source import LogSource
-from agentjobs.jobs.steps.recorder import StepRecorder
-from agentjobs.store.database import Database, StoreError, StoreUnavailable
-from agentjobs.store.leases import ClaimLost
 from agentjobs_runtime.clock import now_ms
+from agentjobs_runtime.log_decoder import SERVICE_MARKER, LogDecoder, service_line
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost, ServiceError, ServiceUnavailable
+from agentjobs_runtime.protocol.messages import AppendLog
 from agentjobs_runtime.redaction.redactor import Redactor
+from agentjobs_worker.link.protocol import Link
+from agentjobs_worker.logs.paced_calls import PacedCalls
+from agentjobs_worker.logs.source import LogSource
+from agentjobs_worker.logs.step_recorder import StepRecorder
 
 _log = logging.getLogger(__name__)
 _FLUSH_SECONDS = 0.2
@@ -51,14 +51,14 @@ class LogWriter:
 
     def __init__(
         self,
-        db: Database,
+        link: Link,
         job: ClaimedJob,
         max_bytes: int,
         secrets: Iterable[str] = (),
         *,
         clock_ms: Callable[[], int] = now_ms,
     ) -> None:
-        self._db = db
+        self._link = link
         self._job = job
         self._left = max_bytes
         self._notes_left = _MAX_NOTES_LENGTH
@@ -73,7 +73,7 @@ class LogWriter:
         self._wake = asyncio.Event()
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.steps = StepRecorder(db, job, self.redact, clock_ms, self._wake.set)
+        self.steps = StepRecorder(link, job, self.redact, clock_ms, self._wake.set)
         for value in secrets:
             self.add_secret(value)
 
@@ -200,19 +200,15 @@ class LogWriter:
             # Removed before it is stored: new output belongs to the next chunk.
             chunk = self._pending.popleft()
             try:
-                await append_chunk(
-                    self._db,
-                    self._job,
-                    "".join(chunk.texts),
-                    chunk.at_ms,
-                    may_be_stored=chunk.may_be_stored,
-                )
-            except StoreUnavailable:
+                text = "".join(chunk.texts)
+                request = AppendLog(self._job.claim, text, chunk.at_ms, chunk.may_be_stored)
+                await self._link.call(request)
+            except ServiceUnavailable:
                 chunk.may_be_stored = True
                 self._pending.appendleft(chunk)
                 self._wake.set()
                 return
-            except (ClaimLost, StoreError) as error:
+            except (ClaimLost, ServiceError) as error:
                 # A log must not fail the job. The run learns of a lost claim from its lease.
                 _log.warning("a log could not be stored: %s", error)
                 self._left = self._notes_left = 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs.jobs.logs.decoder import LogDecoder, service_line
+from agentjobs_runtime.log_decoder import LogDecoder, service_line
 
 
 def safe(data: bytes, size: int | None = None) -> str:

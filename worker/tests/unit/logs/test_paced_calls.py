@@ -3,8 +3,8 @@
 import asyncio
 from functools import partial
 
-from agentjobs.jobs.logs import paced_calls
-from agentjobs.jobs.logs.paced_calls import PacedCalls
+from agentjobs_worker.logs import paced_calls
+from agentjobs_worker.logs.paced_calls import PacedCalls
 
 
 async def test_the_first_call_is_made_at_once_and_the_others_in_a_turn_each() -> None:

@@ -1,4 +1,4 @@
-"""Collects what an agent does for the store: bounded, redacted, in the order of its reports."""
+"""Sends what an agent does to the service: bounded, redacted, in the order of its reports."""
 
 import asyncio
 import logging
@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from agentjobs.jobs.steps.rows import StoredStep, last_sequence, store_steps
-from agentjobs.store.database import Database, StoreError, StoreUnavailable
-from agentjobs.store.leases import ClaimLost
-from agentjobs_runtime.agents.steps import Step, to_state
+from agentjobs_runtime.agents.steps import Step, StoredStep, to_state
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
+from agentjobs_runtime.protocol.errors import ClaimLost, ServiceError, ServiceUnavailable
+from agentjobs_runtime.protocol.messages import FindLastStep, StoreSteps
 from agentjobs_runtime.safe_text import (
     ellipsize,
     single_line,
     strip_control_characters,
     strip_escape_sequences,
 )
+from agentjobs_worker.link.protocol import Link
 
 MAX_STEPS = 2_000
 MAX_TITLE_LENGTH = 300
@@ -35,13 +35,13 @@ class StepRecorder:
 
     def __init__(
         self,
-        db: Database,
+        link: Link,
         job: ClaimedJob,
         redact: Callable[[str], str],
         clock_ms: Callable[[], int],
         on_change: Callable[[], None],
     ) -> None:
-        self._db = db
+        self._link = link
         self._job = job
         self._redact = redact
         self._clock_ms = clock_ms
@@ -52,7 +52,7 @@ class StepRecorder:
         self._running: dict[str, StoredStep] = {}
         # Steps by number, as of the last change. Texts are redacted when they are stored.
         self._pending: dict[int, StoredStep] = {}
-        # The number before the first of this run; None until it was read from the store.
+        # The number before the first of this run; None until the service has said it.
         self._base: int | None = None
         self._is_closed = False
 
@@ -80,16 +80,16 @@ class StepRecorder:
         self._on_change()
 
     async def flush(self) -> bool:
-        """Store what is pending now. False if the store is away: then it is still pending."""
+        """Store what is pending now. False if the service is away: then it is still pending."""
         # Not what changes meanwhile: an agent that never pauses would keep the log from its turn.
         pending = list(self._pending.values())
         for start in range(0, len(pending), _BATCH):
             batch = pending[start : start + _BATCH]
             try:
                 await self._store([await self._clean(step) for step in batch])
-            except StoreUnavailable:
+            except ServiceUnavailable:
                 return False
-            except (ClaimLost, StoreError) as error:
+            except (ClaimLost, ServiceError) as error:
                 # Steps must not fail the job. The run learns of a lost claim from its lease.
                 _log.warning("steps could not be stored: %s", error)
                 self._is_closed = True
@@ -104,7 +104,9 @@ class StepRecorder:
     async def _store(self, batch: list[StoredStep]) -> None:
         if self._base is None:
             # Only an adopted job has steps already: those of an earlier attempt are removed.
-            self._base = await last_sequence(self._db, self._job.id) if self._job.is_adopted else 0
+            self._base = 0
+            if self._job.is_adopted:
+                self._base = await self._link.call(FindLastStep(self._job.claim))
         base = self._base
         numbered = [
             msgspec.structs.replace(step, sequence=base + step.sequence)
@@ -112,7 +114,7 @@ class StepRecorder:
             if base + step.sequence <= MAX_STEPS
         ]
         if numbered:
-            await store_steps(self._db, self._job, numbered, after=base)
+            await self._link.call(StoreSteps(self._job.claim, numbered, base))
 
     def _put(self, step: StoredStep, key: str) -> None:
         self._pending[step.sequence] = step

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from agentjobs.jobs.logs.decoder import LogDecoder
+from agentjobs_runtime.log_decoder import LogDecoder
 from agentjobs_runtime.redaction.redactor import Redactor
 
 # A longer line becomes several.
