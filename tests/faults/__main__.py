@@ -11,8 +11,8 @@ and prints where.
 The checker itself is checked by `test_checker.py`, and by mutants (`mutants.py`): copies of the
 service with a defect, such as a fence that is not compared. `tests/mutants` shows that each is
 detected by its scenario (`scenarios.py`), and that the scenario passes without it. Both also run
-alone: `python -m tests.faults --scenario late-push --mutant push-without-claim`; with seeds instead
-of a scenario, a mutant shows how often a random schedule finds it.
+alone: `python -m tests.faults --scenario late-completion --mutant completed-twice`; with seeds
+instead of a scenario, a mutant shows how often a random schedule finds it.
 
 Disks are only filled or frozen as root, who can mount a small file system for each process; an
 ordinary user gets all other faults. Root needs a cgroup to refuse processes.

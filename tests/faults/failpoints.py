@@ -43,11 +43,8 @@ _JOBS = (
     # Right before the agent is spawned.
     Failpoint("agentjobs.workers.handlers", "start_job", after="started"),
     Failpoint("agentjobs_worker.run.run", "commit_work", before="agent-ended"),
-    Failpoint("agentjobs_worker.run.run", "push_commit", before="pushing", after="pushed"),
-    Failpoint("agentjobs_worker.run.run", "open_pull_request", after="pull-opened"),
-    Failpoint("agentjobs_worker.run.run", "restore_kept_work", before="publishing-kept"),
-    Failpoint("agentjobs.publishing.unpublished_work", "keep_finished_work", after="keeping"),
-    Failpoint("agentjobs_worker.loops.job_loop", "keep_finished_work", after="keeping"),
+    Failpoint("agentjobs_worker.run.run", "pack_work", after="keeping"),
+    Failpoint("agentjobs_worker.loops.job_loop", "pack_work", after="keeping"),
     Failpoint("agentjobs.workers.handlers", "finish_job", before="finishing", after="finished"),
     # Output of an agent is stored.
     Failpoint(
@@ -56,6 +53,12 @@ _JOBS = (
         before="logging",
         is_reached=lambda arguments, _: LINE.search(arguments[2]) is not None,
     ),
+)
+_PUBLISHING = (
+    Failpoint("agentjobs.publishing.publish", "_restore", before="publishing-kept"),
+    Failpoint("agentjobs.publishing.publish", "push_commit", before="pushing", after="pushed"),
+    Failpoint("agentjobs.publishing.publish", "open_pull_request", after="pull-opened"),
+    Failpoint("agentjobs.loops.publish_loop", "finish_job", before="storing", after="finished"),
 )
 # Every process looks for lost jobs; most of the time there are none.
 _RESCUE = (
@@ -74,8 +77,8 @@ _API = (
     Failpoint("agentjobs.web.git.routes", "record_push", before="received"),
 )
 _OF_ROLE = {
-    "up": (*_JOBS, *_RESCUE, *_DELIVERIES, *_API),
-    "serve": (*_RESCUE, *_DELIVERIES, *_API),
+    "up": (*_JOBS, *_PUBLISHING, *_RESCUE, *_DELIVERIES, *_API),
+    "serve": (*_PUBLISHING, *_RESCUE, *_DELIVERIES, *_API),
     "worker": (*_JOBS, *_RESCUE, *_DELIVERIES),
 }
 

@@ -72,6 +72,18 @@ OF_CLAIMS: dict[str, Mutant] = {
                 "(q.fence = {held_fence} AND q.lease_owner IS NOT NULL)",
                 "(q.fence >= {held_fence})",
             ),
+            # A process whose claim has ended goes on.
+            Edit(
+                "agentjobs/store/leases.py",
+                "                    if not await renew():\n"
+                "                        raise ClaimLost\n",
+                "                    await renew()\n",
+            ),
+            Edit(
+                "agentjobs/store/leases.py",
+                "            if clock() >= ends_at:\n                raise ClaimLost\n",
+                "",
+            ),
         ),
     ),
     # A worker that was only cut off counts as a lost one.
@@ -194,24 +206,6 @@ OF_OUTAGES: dict[str, Mutant] = {
     ),
 }
 OF_PUBLISHING: dict[str, Mutant] = {
-    # A worker whose claim has ended goes on, and can still push to a platform.
-    "push-without-claim": Mutant(
-        "late-push",
-        "its pull request and its branch differ",
-        (
-            Edit(
-                "agentjobs/publishing/hosted_repo.py",
-                "if self.is_remote and not await",
-                "if False and await",
-            ),
-            Edit(
-                "agentjobs_worker/loops/job_loop.py",
-                "        if self.stop_outcome is not None:\n            return\n",
-                "        if self.stop_outcome is not None or isinstance(outcome, Abandoned):\n"
-                "            return\n",
-            ),
-        ),
-    ),
     # A push that waited for its repository lands although its job was cancelled meanwhile.
     "push-after-cancel": Mutant(
         "cancelled-before-push",
@@ -230,9 +224,9 @@ OF_PUBLISHING: dict[str, Mutant] = {
         "ran its agent after its work was kept",
         (
             Edit(
-                "agentjobs_worker/run/run.py",
-                "if run.job.kept_at is not None:",
-                "if False:",
+                "agentjobs/jobs/operations/finish.py",
+                "    if job.kept_at is not None:\n        return await publish_later",
+                "    if False:\n        return await publish_later",
             ),
             Edit(
                 "agentjobs/jobs/queue/transition.py",
@@ -250,6 +244,31 @@ OF_PUBLISHING: dict[str, Mutant] = {
                 "agentjobs/jobs/operations/rescue.py",
                 "    if pull is None:\n",
                 "    if True:\n",
+            ),
+            Edit(
+                "agentjobs/jobs/operations/rescue.py",
+                "SELECT 1 AS found FROM job_queue q WHERE {is_on_worker('q')}",
+                "SELECT 1 AS found FROM job_queue q WHERE q.lease_owner IS NOT NULL",
+            ),
+            Edit(
+                "agentjobs/jobs/operations/rescue.py",
+                "{_CLAIMED} WHERE {is_on_worker('q')}",
+                "{_CLAIMED} WHERE q.lease_owner IS NOT NULL",
+            ),
+            Edit(
+                "agentjobs/jobs/queue/claim_queries.py",
+                " OR q.lease_expires_at < {DATABASE_NOW})",
+                " OR FALSE)",
+            ),
+            Edit(
+                "agentjobs/jobs/queue/kept_work.py",
+                ":head_commit, :bundle)",
+                ":head_commit, :bundle) ON CONFLICT (job_id) DO NOTHING",
+            ),
+            Edit(
+                "agentjobs/jobs/queue/transition.py",
+                '" AND j.kept_at IS NULL"',
+                '""',
             ),
             Edit(
                 "agentjobs/publishing/earlier_attempt.py",

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from agentjobs.jobs.queue.claim import PUBLISHER
 from agentjobs.store.database import Database, Row
 from tests.faults.failpoints import LINE
 from tests.faults.fleet import LINES
@@ -33,8 +34,8 @@ async def check_logs(
 
 
 def _has_whole_log(job: Row, rows: list[Row], reports: list[Report]) -> bool:
-    """Whether the worker that ran the agent last also stored how that run ended, and not a process
-    that rescued the job."""
+    """Whether the worker that ran the agent last also stored how that run ended, or its work, and
+    not a process that rescued the job."""
     worker_of = {
         report.fence: report.process
         for report in reports
@@ -42,8 +43,10 @@ def _has_whole_log(job: Row, rows: list[Row], reports: list[Report]) -> bool:
     }
     rescuers = {report.process for report in reports if report.phase == "rescued"}
     return job["error_code"] not in ("cancelled", "worker_lost") and any(
-        row["old_status"] == "running"
-        and row["status"] in FINAL
+        (
+            (row["old_status"] == "running" and row["status"] in FINAL)
+            or row["owner"] == PUBLISHER != row["old_owner"]
+        )
         and (worker := worker_of.get(row["old_fence"])) is not None
         # The history may not know the writer.
         and row["writer"] in (worker, "")

@@ -8,6 +8,8 @@ from tests.faults.checker import RETRIES
 from tests.faults.schedule import Fault, PlannedFault, PlannedJob, Schedule, Topology
 
 _PROCESSES = ("serve-1", "worker-1", "worker-2")
+# Either of two processes can publish.
+_SERVES = ("serve-1", "serve-2", "worker-1")
 # Faults that end with a phase end by time only if that is never reached.
 _LONG_SECONDS = 60.0
 # In which all faults of a scenario begin.
@@ -38,22 +40,32 @@ def _scenario(
 SCENARIOS: dict[str, Schedule] = {
     # The agent of the next claim runs when the first worker stores that its agent failed.
     "late-failure": _scenario("crash", _at("finishing", Fault.STOP, until="started")),
-    # The job is complete when the worker that opened the pull request says so.
-    "late-completion": _scenario("edit", _at("finishing", Fault.STOP, until="rescued")),
-    # The pull request of the next claim is open when the first worker pushes.
-    "late-push": _scenario(
-        "edit", _at("pushing", Fault.STOP, until="finished"), is_on_platform=True
+    # The agent of the next claim runs when the first worker hands over its work.
+    "late-work": _scenario("edit", _at("finishing", Fault.STOP, until="started")),
+    # The job is complete when the process that opened the pull request says so.
+    "late-completion": _scenario(
+        "edit", _at("storing", Fault.STOP, until="finished"), processes=_SERVES
     ),
-    # The worker ends while the platform does not accept the work that is done.
+    # The pull request of the next claim is open when the first process pushes.
+    "late-push": _scenario(
+        "edit",
+        _at("pushing", Fault.STOP, until="finished"),
+        is_on_platform=True,
+        processes=_SERVES,
+    ),
+    # The process ends while the platform does not accept the work that is done.
     "drained-while-pushing": _scenario(
         "edit",
-        _at("pushing", Fault.PLATFORM_STALLED, until="keeping"),
+        _at("pushing", Fault.PLATFORM_STALLED, until="publishing-kept"),
         _at("pushing", Fault.TERMINATE),
         is_on_platform=True,
+        processes=_SERVES,
     ),
     # The pull request is open, and nobody has stored that the job is complete.
-    "killed-after-publishing": _scenario("edit", _at("pull-opened", Fault.KILL)),
-    "killed-after-opening": _scenario("edit", _at("pull-opened", Fault.KILL), is_on_platform=True),
+    "killed-after-publishing": _scenario("edit", _at("pull-opened", Fault.KILL), processes=_SERVES),
+    "killed-after-opening": _scenario(
+        "edit", _at("pull-opened", Fault.KILL), is_on_platform=True, processes=_SERVES
+    ),
     # Of two lost claims, only the second one is that of a dead worker.
     "cut-off-then-killed": _scenario(
         "edit",
@@ -71,7 +83,7 @@ SCENARIOS: dict[str, Schedule] = {
     "cancelled-before-push": _scenario(
         "edit",
         _at("authorized", Fault.CANCEL),
-        processes=("serve-1", "serve-2", "worker-1"),
+        processes=_SERVES,
     ),
     # The machine cannot start another process when the agent is to be started.
     "no-processes": _scenario("edit", _at("started", Fault.NO_PROCESSES, until="finished")),

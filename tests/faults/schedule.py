@@ -100,7 +100,8 @@ _PHASES = {
     "pull-opened": 2,
     "keeping": 1,
     "publishing-kept": 1,
-    "finishing": 3,
+    "finishing": 2,
+    "storing": 2,
     "finished": 1,
     "sending": 1,
     "sent": 1,
@@ -117,7 +118,8 @@ _TAKEOVER_PHASES = {
     "pull-opened": 2,
     "keeping": 1,
     "publishing-kept": 1,
-    "finishing": 5,
+    "finishing": 3,
+    "storing": 3,
     "sending": 1,
 }
 

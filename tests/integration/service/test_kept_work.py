@@ -13,13 +13,7 @@ from agentjobs_runtime.protocol.outcomes import KeptWork
 from tests.support.postgres import PostgresCluster
 from tests.support.service import StartService, connected, git, pull_requests, wait_until
 
-PUBLISHED_LATER = [
-    "job.queued",
-    "job.started",
-    "job.queued",
-    "job.completed",
-    "pr.review_requested",
-]
+PUBLISHED = ["job.queued", "job.started", "job.completed", "pr.review_requested"]
 
 
 async def fetch_job(database_url: str, job_id: str) -> Row:
@@ -33,7 +27,7 @@ async def fetch_job(database_url: str, job_id: str) -> Row:
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_work_kept_while_serve_is_away_is_published_by_another_machine(
+def test_work_finished_while_serve_is_away_is_published_by_serve_once_it_is_back(
     start: StartService, database_url: str, tmp_path: Path
 ) -> None:
     serve = start("serve")
@@ -49,26 +43,20 @@ def test_work_kept_while_serve_is_away_is_published_by_another_machine(
 
     def is_kept() -> bool:
         row = asyncio.run(fetch_job(database_url, job_id))
-        return row["kept_at"] is not None and row["status"] == "queued"
+        return row["kept_at"] is not None and row["status"] == "running"
 
     wait_until(is_kept, "the work to be kept")
     assert worker.stop() == 0
 
     serve = start("serve")
     api = serve.client(serve.key())
-    assert api.job(job_id)["queue_reason"] == "platform_unreachable"
-    # Another machine, which has neither the commit nor its base.
-    start("worker", data_dir="second", AGENTJOBS_PUBLIC_URL=serve.root_url)
+    # No worker is needed any more, and this process has neither the commit nor its base.
     job = api.wait_status(job_id, "completed", "failed", "cancelled")
     assert (job["status"], job["attempt"]) == ("completed", 1)
-    phases = [(each["attempt"], each["phase"], each["interruption"]) for each in job["phases"]]
-    assert phases[-4:] == [
-        *((2, "queued", None), (2, "prepare", None)),
-        *((2, "push", None), (2, "pull_request", None)),
-    ]
-    assert phases[-5] == (1, "push", "kept")
+    phases = [(phase["attempt"], phase["phase"], phase["interruption"]) for phase in job["phases"]]
+    assert phases[-3:] == [(1, "agent", None), (1, "push", None), (1, "pull_request", None)]
     assert api.log(job_id).count("the agent runs") == 1
-    assert api.events(job_id) == PUBLISHED_LATER
+    assert api.events(job_id) == PUBLISHED
     assert pull_requests(serve) == 2
 
 
@@ -91,10 +79,14 @@ def test_work_finished_while_the_database_is_away_is_handed_over(
         assert (job["status"], job["attempt"]) == ("completed", 1), service.log()
     assert api.log(job_ids[0]).count("the agent runs") == 1
     assert job["report_markdown"] == "All is well.\n"
-    assert api.events(job_ids[0]) == PUBLISHED_LATER
-    # The report may be stored before the lost claim is noticed.
-    assert set(PUBLISHED_LATER) - set(api.events(job_ids[1])) == {"pr.review_requested"}
-    assert api.events(job_ids[1]).count("job.started") == 1
+    # What is done may be stored before the lost claim is noticed; otherwise the jobs run again
+    # for a moment, without their agents.
+    assert api.log(job_ids[1]).count("the agent ended") == 1
+    for job_id in job_ids:
+        events = api.events(job_id)
+        assert events[:2] == PUBLISHED[:2]
+        assert events.count("job.completed") == 1
+        assert events.count("job.started") == events.count("job.queued")
     assert service.stop() == 0
 
 

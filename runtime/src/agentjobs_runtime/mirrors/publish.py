@@ -24,12 +24,13 @@ LIST_TIMEOUT_SECONDS = 60
 
 async def push(
     mirror: Path, commit: str, branch: str, remote: Remote, *, expected: str | None
-) -> None:
+) -> bool:
     """Set the remote branch to this commit if it is still at `expected` (None: it does not exist).
 
-    Raises PushRejected if the remote refuses and RepoUnavailable if it does not respond.
+    False if it is at this commit already. Raises PushRejected if the remote refuses, and
+    RepoUnavailable if it does not respond.
     """
-    await _push_branch(mirror, commit, branch, remote, expected or "")
+    return await _push_branch(mirror, commit, branch, remote, expected or "")
 
 
 async def delete_branch(git_dir: Path, branch: str, remote: Remote, *, expected: str) -> None:
@@ -50,14 +51,15 @@ async def push_ref(git_dir: Path, source: str, ref: str, remote: Remote) -> None
 
 async def _push_branch(
     git_dir: Path, source: str, branch: str, remote: Remote, expected: str
-) -> None:
+) -> bool:
     ref = f"refs/heads/{branch}"
     if not is_branch_name(branch):
         raise PushRejected(f"{branch!r} is not a branch name")
-    await _push(git_dir, f"{source}:{ref}", remote, f"--force-with-lease={ref}:{expected}")
+    return await _push(git_dir, f"{source}:{ref}", remote, f"--force-with-lease={ref}:{expected}")
 
 
-async def _push(git_dir: Path, refspec: str, remote: Remote, *options: str) -> None:
+async def _push(git_dir: Path, refspec: str, remote: Remote, *options: str) -> bool:
+    """Whether the ref has changed."""
     try:
         pushed = await git(
             "push",
@@ -85,6 +87,7 @@ async def _push(git_dir: Path, refspec: str, remote: Remote, *options: str) -> N
         raise PushRejected(refusal.message)
     if pushed.exit_code != 0:
         raise _push_failure(remote, GitError(("push",), pushed.exit_code, pushed.stderr))
+    return not any(line.startswith("=") for line in report.splitlines())
 
 
 async def branch_head(remote: Remote, branch: str) -> str | None:

@@ -106,23 +106,19 @@ class LostSandbox(msgspec.Struct, frozen=True, tag=True):
 
 
 class Kept(msgspec.Struct, frozen=True, tag=True):
-    """The agent's work is done and could not be published: the job is requeued with it.
-
-    `outage` is None if the worker drains or lost its claim.
-    """
+    """The agent's work is done: the service keeps it until it is published."""
 
     work: KeptWork
-    outage: Outage | None = None
 
 
 class Abandoned(msgspec.Struct, frozen=True, tag=True):
     """The claim is lost, so another worker decides the outcome. Nothing is stored."""
 
 
-Interrupted = Released | Unreachable | NotReady | DiskFull | LostSandbox | Kept
+Interrupted = Released | Unreachable | NotReady | DiskFull | LostSandbox
 """Runs that end without a result."""
 
-Outcome = Completed | Reported | Failed | Cancelled | Interrupted | Abandoned
+Outcome = Completed | Reported | Kept | Failed | Cancelled | Interrupted | Abandoned
 
 
 def describe_failure(outcome: Outcome) -> str | None:
@@ -134,7 +130,7 @@ def describe_failure(outcome: Outcome) -> str | None:
             | LostSandbox(failure=Failed(code, message))
         ):
             return f"{code}: {message}"
-        case Unreachable(outage) | Kept(outage=Outage() as outage):
+        case Unreachable(outage):
             return outage.message
     return None
 

@@ -8,6 +8,9 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+
+from agentjobs_runtime.tracing.spans import chosen_span_id
 
 _NAME = "agentjobs"
 # Logs every failed export.
@@ -27,7 +30,9 @@ class Export:
         own = {"service.name": _NAME, "service.version": version(_NAME)}
         configured = OTELResourceDetector().detect().attributes
         self._provider = TracerProvider(
-            resource=Resource.create({**own, **configured}), shutdown_on_exit=False
+            resource=Resource.create({**own, **configured}),
+            shutdown_on_exit=False,
+            id_generator=SpanIdentifiers(),
         )
         self._provider.add_span_processor(BatchSpanProcessor(_ReportingExporter(exporter)))
         # Not the provider of the whole process: libraries would record spans of their own.
@@ -36,6 +41,13 @@ class Export:
     def stop(self) -> None:
         """Send what waits. May take half a minute if it is not received."""
         self._provider.shutdown()
+
+
+class SpanIdentifiers(RandomIdGenerator):
+    """Random ones, except for spans that were reserved."""
+
+    def generate_span_id(self) -> int:
+        return chosen_span_id.get() or super().generate_span_id()
 
 
 class _ReportingExporter(SpanExporter):

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
@@ -10,11 +11,14 @@ from typing import ParamSpec, TypeVar
 from opentelemetry.context import Context
 from opentelemetry.trace import (
     INVALID_SPAN,
+    NonRecordingSpan,
     NoOpTracer,
     Span,
+    SpanContext,
     SpanKind,
     StatusCode,
     Tracer,
+    get_current_span,
     set_span_in_context,
 )
 
@@ -29,6 +33,9 @@ Attributes = Mapping[str, str | int | float | bool | None]
 
 _NS_PER_MS = 1_000_000
 _NO_EXPORT = NoOpTracer()
+
+chosen_span_id: ContextVar[int | None] = ContextVar("chosen_span_id", default=None)
+"""The identifier of the next span; None: a random one."""
 
 _tracer: Tracer = _NO_EXPORT
 # Not the current span of OpenTelemetry: libraries may have set one.
@@ -88,6 +95,49 @@ def begin_trace() -> str | None:
         return traceparent
     with continue_trace("create job", None) as created:
         return write_traceparent(created)
+
+
+def reserve_span(traceparent: str | None) -> str | None:
+    """A span of this trace that `record_span` records later, possibly in another process."""
+    context = get_current_span(parse_traceparent(traceparent)).get_span_context()
+    if not is_recording() or not context.is_valid:
+        return traceparent
+    reserved = SpanContext(context.trace_id, random.getrandbits(64), False, context.trace_flags)
+    return write_traceparent(NonRecordingSpan(reserved))
+
+
+@contextlib.contextmanager
+def within_span(traceparent: str | None) -> Iterator[None]:
+    """What the current task does is part of a reserved span."""
+    token = _current.set(get_current_span(parse_traceparent(traceparent)))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+@contextlib.contextmanager
+def record_span(
+    name: str,
+    traceparent: str | None,
+    reserved: str | None,
+    start_ms: int,
+    kind: SpanKind,
+    attributes: Attributes,
+) -> Iterator[Span]:
+    """Record the span that was reserved in the trace of `traceparent`."""
+    chosen = get_current_span(parse_traceparent(reserved)).get_span_context()
+    token = chosen_span_id.set(chosen.span_id if reserved != traceparent else None)
+    try:
+        start_ns = min(start_ms, now_ms()) * _NS_PER_MS
+        parent = parse_traceparent(traceparent)
+        started = _tracer.start_span(name, parent, kind, _known(attributes), start_time=start_ns)
+    finally:
+        chosen_span_id.reset(token)
+    try:
+        yield started
+    finally:
+        started.end()
 
 
 def traced(name: str) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:

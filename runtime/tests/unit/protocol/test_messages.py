@@ -71,7 +71,7 @@ OUTCOMES: list[outcomes.Outcome] = [
     outcomes.NotReady(outcomes.EnvironmentHold("key", "repo_1", None, 5)),
     outcomes.DiskFull(FAILED, 3),
     outcomes.LostSandbox(FAILED, is_host_exhausted=True),
-    outcomes.Kept(outcomes.KeptWork("1" * 40, "2" * 40, b"\x00bundle"), OUTAGE),
+    outcomes.Kept(outcomes.KeptWork("1" * 40, "2" * 40, b"\x00bundle")),
     outcomes.Abandoned(),
 ]
 EXAMPLES += [FinishJob(CLAIM, outcome) for outcome in OUTCOMES]

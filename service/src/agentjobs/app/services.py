@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentjobs.app.outbound_setup import prepare_certificates
+from agentjobs.app.publishing import open_service_tools, publishing
 from agentjobs.app.serve import OnReady, metrics_server, serving
 from agentjobs.app.signals import Stop
 from agentjobs.app.worker import running_worker
@@ -67,8 +68,10 @@ async def run_up(
         async with (
             _open_context(bound, log_handler, migrate=True) as (context, stop, metrics),
             _deliver_webhooks(context, stop, metrics, is_laptop=_is_laptop(settings)),
-            running_worker(context, git_url=context.settings.own_url) as worker,
+            open_service_tools(context, context.settings.own_url) as tools,
+            running_worker(tools) as worker,
             serving(context, listener, stop, metrics, on_ready, "up", await _sign_in_link(context)),
+            publishing(tools, stop.force_stop),
         ):
             metrics.registry.register(WorkerMetrics(worker))
             await worker.run(stop.requested, stop.force_stop)
@@ -80,7 +83,9 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
             rescue = rescue_loop(context.db, context.settings)
             async with (
                 _deliver_webhooks(context, stop, metrics),
+                open_service_tools(context, context.settings.own_url) as tools,
                 serving(context, listener, stop, metrics, on_ready, "serve"),
+                publishing(tools, stop.force_stop),
             ):
                 await run_loops([rescue, fleet_size_loop(context.db)], stop.requested)
 
@@ -97,7 +102,8 @@ async def run_worker(settings: Settings) -> None:
         run_sender(
             context.db, settings, configured_allow_list(settings), stop.force_stop
         ) as results,
-        running_worker(context, git_url=settings.effective_public_url) as worker,
+        open_service_tools(context, settings.effective_public_url) as tools,
+        running_worker(tools) as worker,
     ):
         workers.append(worker)
         metrics.registry.register(AttemptMetrics(results))

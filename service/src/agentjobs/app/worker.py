@@ -4,34 +4,24 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from agentjobs.advisories.registries.registry import Registry
 from agentjobs.app.outbound_setup import (
     build_allow_list,
-    build_platforms,
     open_session,
     prepare_certificates,
 )
+from agentjobs.app.publishing import checkout_limits
 from agentjobs.fleet.processes import program_version
 from agentjobs.gateway.prices import load_prices
-from agentjobs.inventory.commit_summary import CommitSummaryCache
-from agentjobs.inventory.indexing import pom_fetcher
-from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.rescue_loop import rescue_loop
-from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.publishing.context import ServiceTools
-from agentjobs.pulls.local_platform import LocalPlatform
-from agentjobs.tickets.resolve import Tickets
 from agentjobs.workers.in_process import InProcessLink
 from agentjobs.workers.session import WorkerSession
-from agentjobs_dependencies.version_choice import RegistryVersionChooser
 from agentjobs_runtime.identifiers import new_id
 from agentjobs_runtime.loop import run_loops
-from agentjobs_runtime.mirrors.checkout_limits import MIB, CheckoutLimits
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.messages import AdoptJobs
@@ -53,7 +43,8 @@ if TYPE_CHECKING:
 
 
 @contextlib.asynccontextmanager
-async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Worker]:
+async def running_worker(service: ServiceTools) -> AsyncIterator[Worker]:
+    context = service.context
     settings = context.settings
     worker_id = new_id("wrk")
     link = InProcessLink(WorkerSession(context, worker_id))
@@ -63,7 +54,7 @@ async def running_worker(context: JobsContext, git_url: str) -> AsyncIterator[Wo
         async with open_sandbox(settings, identity) as sandbox:
             problem = "" if adopted else await _find_problem(sandbox)
             loops = [] if identity is None else _cluster_loops(cast("ClusterSandbox", sandbox))
-            async with _job_tools(context, link, git_url, sandbox, identity) as tools:
+            async with _job_tools(service, link, sandbox, identity) as tools:
                 slots, version = settings.effective_slots, program_version()
                 worker = Worker(tools, slots, worker_id, version, adopted, loops, problem)
                 await worker.start()
@@ -112,15 +103,11 @@ def _cluster_loops(sandbox: "ClusterSandbox") -> list[WorkerLoop]:
 
 @contextlib.asynccontextmanager
 async def _job_tools(
-    context: JobsContext,
-    link: Link,
-    git_url: str,
-    sandbox: Sandbox,
-    identity: WorkerIdentity | None,
+    service: ServiceTools, link: Link, sandbox: Sandbox, identity: WorkerIdentity | None
 ) -> AsyncIterator[JobTools]:
-    settings = context.settings
+    context = service.context
+    settings, mirrors = context.settings, service.mirrors
     certificates = prepare_certificates(settings)
-    mirrors = Mirrors(settings.data_path / "mirrors")
     async with contextlib.AsyncExitStack() as stack:
         workspaces = _workspaces(settings, mirrors)
         stack.push_async_callback(workspaces.close)
@@ -128,25 +115,12 @@ async def _job_tools(
         stack.push_async_callback(spare_sandboxes.close)
         session = open_session(settings)
         stack.push_async_callback(session.close)
-        registry = Registry(settings, session)
-        keys, allowed = SealingKeys.load(settings), build_allow_list(settings)
-        platforms = build_platforms(context.db, settings, session, certificates)
-        adapter = _local_platform(context, git_url, certificates)
+        allowed = build_allow_list(settings)
         environments = await open_environments(
             context.db, settings, sandbox, workspaces, mirrors, allowed, certificates
         )
         if environments is not None:
             stack.push_async_callback(environments.close)
-        service = ServiceTools(
-            context=context,
-            mirrors=mirrors,
-            builtin_adapters={adapter.platform: adapter},
-            platforms=platforms,
-            tickets=Tickets(context.db, keys, session, platforms),
-            keys=keys,
-            chooser=RegistryVersionChooser(registry, settings.minimum_release_age_days),
-            poms=pom_fetcher(settings, registry),
-        )
         yield JobTools(
             link=link,
             settings=settings,
@@ -155,7 +129,6 @@ async def _job_tools(
             workspaces=workspaces,
             sandbox=sandbox,
             spare_sandboxes=spare_sandboxes,
-            commit_summaries=CommitSummaryCache(_checkout_limits(settings)),
             prices=load_prices(settings),
             allowed=allowed,
             session=session,
@@ -171,21 +144,8 @@ def _workspaces(settings: Settings, mirrors: Mirrors) -> Workspaces:
         settings.data_path / "workspaces",
         mirrors,
         cache_max_bytes=settings.cache_max_bytes,
-        limits=_checkout_limits(settings),
+        limits=checkout_limits(settings),
     )
-
-
-def _checkout_limits(settings: Settings) -> CheckoutLimits:
-    return CheckoutLimits(
-        size_bytes=settings.limit_checkout_mib * MIB,
-        files=settings.limit_checkout_files,
-        organization_bytes=settings.limit_organization_disk_mib * MIB,
-    )
-
-
-def _local_platform(context: JobsContext, git_url: str, certificates: Path | None) -> LocalPlatform:
-    public_url = context.settings.effective_public_url
-    return LocalPlatform(context.db, git_url, public_url, may_write_branch, certificates)
 
 
 def _pod_programs(settings: Settings, sandbox: Sandbox) -> PodPrograms | None:

@@ -210,7 +210,8 @@ class JobView(msgspec.Struct, frozen=True):
     queue_reason: Annotated[
         str | None,
         known_values(
-            "Why a queued job cannot start. Null when it only waits for jobs ahead of it.",
+            "Why a queued job cannot start, or finished work is not published. Null when it only"
+            " waits for jobs ahead of it.",
             (
                 *("paused", "plan_limit", "repo_limit", "agent_limit"),
                 *("platform_unreachable", "platform_refused", "tracker_unreachable"),

@@ -12,7 +12,17 @@ from agentjobs.jobs.states import FINAL, QUEUED, JobStatus
 from agentjobs_runtime.clock import iso_utc, iso_utc_or_none
 from agentjobs_runtime.json_fields import Count, Timestamp, doc, known_values
 
-PhaseName = Literal["queued", "prepare", "environment", "agent", "checks", "push", "pull_request"]
+PhaseName = Literal[
+    "queued",
+    "prepare",
+    "environment",
+    "agent",
+    "checks",
+    "push",
+    # The platform does not accept the work now.
+    "publishing",
+    "pull_request",
+]
 PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 Interruption = Literal[
     "worker_lost",
@@ -34,12 +44,15 @@ class StoredPhase(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredRun(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one claim did. `attempt` counts from 1; `interruption` is why the job ran again."""
+    """What one claim did, and the service with its work. `attempt` counts from 1; `interruption` is
+    why the job ran again."""
 
     attempt: int
     phases: tuple[StoredPhase, ...]
     ended_at: int | None = None
     interruption: Interruption | None = None
+    # The span of the run; None while no traces are recorded.
+    span: str | None = None
 
     @property
     def current(self) -> PhaseName:

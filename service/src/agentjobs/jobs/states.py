@@ -14,9 +14,8 @@ CANCELLED: JobStatus = "cancelled"
 STATUSES: tuple[JobStatus, ...] = (QUEUED, RUNNING, COMPLETED, FAILED, CANCELLED)
 
 TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
-    # Completed only by publishing work that was kept while the platform was unreachable.
-    QUEUED: frozenset({RUNNING, COMPLETED, CANCELLED, FAILED}),
-    # Requeued when the worker is lost or drained, or when its finished work is kept.
+    QUEUED: frozenset({RUNNING, CANCELLED, FAILED}),
+    # Requeued when the worker is lost or drained.
     RUNNING: frozenset({COMPLETED, FAILED, CANCELLED, QUEUED}),
     COMPLETED: frozenset(),
     FAILED: frozenset(),

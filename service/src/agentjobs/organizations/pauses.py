@@ -13,11 +13,11 @@ from agentjobs.organizations.effective_settings import setting_changed_at
 from agentjobs.organizations.organizations import find_organization, write_service_entry
 from agentjobs.store.database import Database, Transaction
 
-_SETTING = "paused_at"
+PAUSED_AT = "paused_at"
 _RESTORED = "restored_at"
 _SERVICE = "service"
 # Conditions for the claim and for queue reasons; the second needs the organization's row as `o`.
-SERVICE_IS_RUNNING = f"NOT EXISTS (SELECT 1 FROM effective_settings p WHERE p.name = '{_SETTING}')"
+SERVICE_IS_RUNNING = f"NOT EXISTS (SELECT 1 FROM effective_settings p WHERE p.name = '{PAUSED_AT}')"
 ORGANIZATION_IS_RUNNING = "o.paused_at IS NULL"
 
 
@@ -36,7 +36,7 @@ async def load_pauses(db: Database) -> Pauses:
 
 
 async def service_paused_since(db: Database) -> int | None:
-    return await setting_changed_at(db, _SETTING)
+    return await setting_changed_at(db, PAUSED_AT)
 
 
 async def find_pause(
@@ -47,7 +47,7 @@ async def find_pause(
         "SELECT o.paused_at, p.updated_at AS service_paused_at FROM organizations o"
         " LEFT JOIN effective_settings p ON p.name = :name WHERE o.id = :id",
         id=organization_id,
-        name=_SETTING,
+        name=PAUSED_AT,
     )
     if row is None or (row["service_paused_at"] is None and row["paused_at"] is None):
         return None
@@ -97,13 +97,13 @@ def pause_statement(now: int) -> str:
     """Pauses the service in a store that is not in use yet."""
     return (
         "INSERT INTO effective_settings (name, value, updated_at)"
-        f" VALUES ('{_SETTING}', 'true', {now}) ON CONFLICT (name) DO NOTHING"
+        f" VALUES ('{PAUSED_AT}', 'true', {now}) ON CONFLICT (name) DO NOTHING"
     )
 
 
 async def _set_service(tx: Transaction, *, is_paused: bool) -> int:
     if not is_paused:
-        return await tx.execute("DELETE FROM effective_settings WHERE name = :name", name=_SETTING)
+        return await tx.execute("DELETE FROM effective_settings WHERE name = :name", name=PAUSED_AT)
     changed = await tx.execute(pause_statement(await tx.clock_ms()))
     await wait_for_claims(tx)
     return changed

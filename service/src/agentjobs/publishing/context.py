@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agentjobs.connections.adapters import Platforms
+from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.published_poms import PomFetcher
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.warnings import add_warnings
@@ -34,6 +35,7 @@ class ServiceTools:
     keys: SealingKeys
     chooser: RegistryVersionChooser
     poms: PomFetcher
+    commit_summaries: CommitSummaryCache
 
     @property
     def db(self) -> Database:

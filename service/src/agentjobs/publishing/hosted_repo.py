@@ -4,7 +4,7 @@ import contextlib
 from dataclasses import dataclass
 
 from agentjobs.jobs.queue.claim import may_write_branch
-from agentjobs.jobs.queue.platform_outages import end_outages
+from agentjobs.jobs.queue.platform_outages import REFUSED_RETRY_MS, end_outages
 from agentjobs.platforms.http.client import RetryBudget
 from agentjobs.platforms.http.responses import ApiError
 from agentjobs.platforms.protocol import BasePlatform, PlatformError, RepoAddress
@@ -12,8 +12,10 @@ from agentjobs.publishing.context import ServiceRun, ServiceTools
 from agentjobs.publishing.retry import retry_while_unreachable
 from agentjobs.repos.queues import request_sync
 from agentjobs.store.database import StoreError
-from agentjobs_runtime.mirrors.errors import RepoUnavailable
+from agentjobs_runtime.clock import SECOND_MS
+from agentjobs_runtime.mirrors.errors import PushDenied, RepoUnavailable
 from agentjobs_runtime.mirrors.publish import branch_head, push
+from agentjobs_runtime.protocol.disk_space import is_lack_of_space
 from agentjobs_runtime.protocol.outcomes import EnvironmentFailed, JobFailed, Outage
 from agentjobs_runtime.tracing.spans import traced
 
@@ -69,16 +71,17 @@ class HostedRepo:
             keys = job.platform_keys if job.kept_at is None else job.outage_keys
             await end_outages(self.run.db, *keys)
 
-    async def push(self, commit: str, expected: str | None) -> None:
-        """Push to the job's branch if it is still at `expected`. Raises PushRejected."""
+    async def push(self, commit: str, expected: str | None) -> bool:
+        """Push to the job's branch if it is still at `expected`; False if it has the commit
+        already. Raises PushRejected."""
 
-        async def send() -> None:
+        async def send() -> bool:
             await self.check_claim()
             job = self.run.job
             async with self.adapter.open_remote(self.address, job.credential) as remote:
-                await push(self.run.mirror, commit, job.branch, remote, expected=expected)
+                return await push(self.run.mirror, commit, job.branch, remote, expected=expected)
 
-        await retry_while_unreachable(send, self.run.log.note)
+        return await retry_while_unreachable(send, self.run.log.note)
 
     async def _branch_head(self) -> str | None:
         async with self.adapter.open_remote(self.address, self.run.job.credential) as remote:
@@ -108,6 +111,25 @@ async def sync_soon(run: ServiceRun) -> None:
     """Check the connection soon, so that its page shows the fault too."""
     with contextlib.suppress(StoreError):
         await run.db.transact(request_sync, run.job.repo_id)
+
+
+async def publishing_outage(
+    error: RepoUnavailable | PlatformError | PushDenied, run: ServiceRun
+) -> Outage | None:
+    """Why finished work has to wait; None if the platform would never accept it."""
+    if not isinstance(error, PushDenied) and error.is_temporary:
+        return classify_outage(error, run)
+    is_final = isinstance(error, PlatformError) and not error.is_of_connection
+    if is_final or is_lack_of_space(error, run.settings):
+        return None
+    await sync_soon(run)
+    minutes = REFUSED_RETRY_MS // (60 * SECOND_MS)
+    await run.warn(
+        f"The platform does not accept the finished work, which is kept for 24 hours: {error}"
+        f" Remove the cause: the work is then published within {minutes} minutes, or as soon as the"
+        " connection is checked, without running the agent again.",
+    )
+    return Outage(run.job.refusal_key, run.log.redact(str(error)))
 
 
 async def open_repo(run: ServiceRun) -> HostedRepo:

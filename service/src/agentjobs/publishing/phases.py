@@ -28,6 +28,7 @@ from agentjobs_runtime.protocol.outcomes import (
     Released,
     Unreachable,
 )
+from agentjobs_runtime.tracing.spans import reserve_span
 
 _STORE_SECONDS = 1.0
 _INTERRUPTIONS: dict[type, Interruption] = {
@@ -36,13 +37,12 @@ _INTERRUPTIONS: dict[type, Interruption] = {
     NotReady: "environment_building",
     DiskFull: "disk_full",
     LostSandbox: "sandbox_lost",
-    Kept: "kept",
 }
 
 
 class RunPhases:
-    """Begins with the wait in the queue, and with the preparation. The run of an adopted job
-    goes on."""
+    """Begins with the wait in the queue, and with the preparation. The run of a job whose agent was
+    adopted, or whose work is kept, goes on."""
 
     def __init__(self, job: ClaimedJob, *, clock_ms: Callable[[], int] | None = None) -> None:
         self._job = job
@@ -50,14 +50,24 @@ class RunPhases:
         self._is_new = asyncio.Event()
         self._stored = job.phases
         runs = decode_runs(job.phases)
-        if job.is_adopted and runs and runs[-1].ended_at is None:
+        goes_on = job.is_adopted or job.kept_at is not None
+        if goes_on and runs and runs[-1].ended_at is None:
             self._earlier, self._run = runs[:-1], runs[-1]
             return
         self._earlier = tuple(finished_runs(runs))
         queued = StoredPhase("queued", job.queued_at)
         attempt = self._earlier[-1].attempt + 1 if self._earlier else 1
-        self._run = StoredRun(attempt, (queued,))
+        self._run = StoredRun(attempt, (queued,), span=reserve_span(job.traceparent))
         self.begin("prepare")
+
+    @property
+    def span(self) -> str | None:
+        return self._run.span
+
+    @property
+    def claimed_at(self) -> int:
+        """When the worker began with the run."""
+        return self._run.phases[min(1, len(self._run.phases) - 1)].started_at
 
     def begin(self, name: PhaseName) -> None:
         self._run = self._run.begin(name, self._clock_ms())
@@ -70,6 +80,9 @@ class RunPhases:
         self._stored = text
 
     def encode_end(self, outcome: Outcome) -> str:
+        if isinstance(outcome, Kept):
+            self.begin("push")
+            return self.encode()
         interruption = _INTERRUPTIONS.get(type(outcome))
         ended = msgspec.structs.replace(
             self._run, ended_at=self._clock_ms(), interruption=interruption

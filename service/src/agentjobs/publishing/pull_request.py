@@ -16,6 +16,7 @@ from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.errors import retry_within_lease
 from agentjobs_runtime.protocol.outcomes import Completed
 from agentjobs_runtime.protocol.verification import Verification
+from agentjobs_runtime.repo_configuration import Configuration
 from agentjobs_runtime.tracing.spans import traced
 
 
@@ -25,6 +26,15 @@ class PullOptions(msgspec.Struct, frozen=True):
     draft: bool = False
     reviewers: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+
+
+def pull_options(job: ClaimedJob, configuration: Configuration) -> PullOptions:
+    override = job.config_override
+    return PullOptions(
+        draft=bool(override.get("draft", configuration.draft)),
+        reviewers=tuple(override.get("reviewers") or configuration.reviewers),
+        labels=configuration.labels,
+    )
 
 
 @traced("pull request")

@@ -11,16 +11,28 @@ from agentjobs_runtime.tracing.spans import traced
 async def push_commit(run: ServiceRun, repo: HostedRepo, commit: str, base: str) -> None:
     is_follow_up = run.job.follows is not None
     try:
-        await repo.push(commit, expected=base if is_follow_up else None)
+        is_new = await repo.push(commit, expected=base if is_follow_up else None)
     except PushRejected:
         # An earlier push of this job may have succeeded although its result was lost. Only this
         # job writes a branch that it created; on the branch of an earlier job, trailers tell.
-        own = await (_own_commit(run, repo, commit, base) if is_follow_up else repo.branch_head())
-        if own is None:
+        find = _own_commit(run, repo, commit, base) if is_follow_up else _pushed(run, repo, commit)
+        if (own := await find) is None:
             raise
-        if own != commit:
-            await repo.push(commit, expected=own)
-    run.log.note(f"pushed {commit[:12]} to {run.job.branch}")
+        is_new = own != commit and await repo.push(commit, expected=own)
+    if is_new:
+        run.log.note(f"pushed {commit[:12]} to {run.job.branch}")
+    else:
+        run.log.note(f"adopted {run.job.branch}, already pushed at {commit[:12]}")
+
+
+async def _pushed(run: ServiceRun, repo: HostedRepo, commit: str) -> str | None:
+    """The commit of this job on its branch; `commit` if others have pushed on top of one."""
+    head = await repo.branch_head()
+    if head is None or head == commit:
+        return head
+    await repo.fetch(run.job.branch, head)
+    own = await find_own_commit(run.mirror, head, run.job)
+    return head if own is None or own.commit == head else commit
 
 
 async def _own_commit(run: ServiceRun, repo: HostedRepo, commit: str, base: str) -> str | None:

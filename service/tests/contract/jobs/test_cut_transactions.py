@@ -19,6 +19,7 @@ import pytest
 from agentjobs.jobs.logs.chunks import read_chunks
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.operations.rescue import rescue_lost_jobs
+from agentjobs.jobs.queue.kept_work import claim_kept_work
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.store.sqlite.database import SqliteDatabase
@@ -111,12 +112,14 @@ class Attempt:
             await finish_job(db, self.claimed, outcome)
         await self.harness.expire_leases()
         await rescue_lost_jobs(db, self.harness.context.settings)
-        row = await db.fetch_one("SELECT status FROM jobs WHERE id = :id", id=self.job_id)
+        row = await db.fetch_one("SELECT status, kept_at FROM jobs WHERE id = :id", id=self.job_id)
         assert row is not None
         if row["status"] == "queued":
             claimed = await self.harness.claim("wrk_b")
-            if claimed.kept_at is None:
-                await start_job(db, claimed, BASE, "the prompt")
+            await start_job(db, claimed, BASE, "the prompt")
+            await finish_job(db, claimed, DONE)
+        elif row["status"] == "running":
+            [claimed] = await claim_kept_work(db, 1, 10_000)
             await finish_job(db, claimed, DONE)
         events = await self.events()
         assert LEGAL_EVENTS.fullmatch(events)

@@ -10,10 +10,18 @@ from agentjobs.jobs.operations.disconnect import disconnect_repository
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.claim import may_write_branch
-from agentjobs.jobs.queue.kept_work import fail_expired_work, load_kept_work
-from agentjobs.jobs.queue.leases import cancel_requests
+from agentjobs.jobs.queue.context import JobsContext
+from agentjobs.jobs.queue.kept_work import (
+    claim_kept_work,
+    fail_expired_work,
+    load_kept_work,
+    renew_publishing,
+)
 from agentjobs.jobs.queue.start import start_job
+from agentjobs.jobs.views.queries import get_job
 from agentjobs.organizations.authentication import Caller
+from agentjobs.organizations.organizations import ensure_default
+from agentjobs.organizations.pauses import pause, resume
 from agentjobs.store.database import Transaction
 from agentjobs_runtime.clock import DAY_MS
 from agentjobs_runtime.protocol.claimed_job import LOCAL, ClaimedJob
@@ -21,6 +29,7 @@ from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import (
     Cancelled,
     Completed,
+    DiskFull,
     Failed,
     Kept,
     KeptWork,
@@ -32,6 +41,7 @@ from tests.support.jobs import JobHarness
 
 BASE, COMMIT = "1" * 40, "2" * 40
 WORK = KeptWork(BASE, COMMIT, b"a bundle")
+LEASE_MS = 10_000
 DONE = Completed("http://x/1", 1, COMMIT, draft=False)
 
 
@@ -47,14 +57,23 @@ async def age(tx: Transaction, job_id: str, ms: int) -> None:
     await tx.execute("UPDATE jobs SET kept_at = kept_at - :ms WHERE id = :id", ms=ms, id=job_id)
 
 
-async def test_a_kept_job_is_queued_again_and_the_next_claim_has_its_work(
-    harness: JobHarness,
-) -> None:
+async def claim_work(harness: JobHarness) -> ClaimedJob:
+    [job] = await claim_kept_work(harness.db, 4, LEASE_MS)
+    return job
+
+
+async def nobody_publishes(harness: JobHarness) -> bool:
+    return await claim_kept_work(harness.db, 4, LEASE_MS) == []
+
+
+async def test_a_job_with_finished_work_runs_on_without_a_worker(harness: JobHarness) -> None:
     caller = await harness.organization()
     job_id = await kept_job(harness, caller)
-    assert (await harness.view(caller, job_id)).status == "queued"
-    claimed = await harness.claim("wrk_other")
+    assert (await harness.view(caller, job_id)).status == "running"
+    assert await harness.nothing_to_claim()
+    claimed = await claim_work(harness)
     assert (claimed.id, claimed.kept_at is not None) == (job_id, True)
+    assert await nobody_publishes(harness)
     assert await load_kept_work(harness.db, job_id) == WORK
     assert await finish_job(harness.db, claimed, DONE)
     job = await harness.view(caller, job_id)
@@ -62,7 +81,6 @@ async def test_a_kept_job_is_queued_again_and_the_next_claim_has_its_work(
     assert await harness.events(caller, job_id) == [
         "job.queued",
         "job.started",
-        "job.queued",
         "job.completed",
         "pr.review_requested",
     ]
@@ -83,7 +101,7 @@ async def test_work_is_stored_and_deleted_in_large_transactions(
     caller = await harness.organization()
     monkeypatch.setattr(harness.db, "transact_large", record)
     await kept_job(harness, caller)
-    await finish_job(harness.db, await harness.claim(), DONE)
+    await finish_job(harness.db, await claim_work(harness), DONE)
     await cancel_job(harness.db, caller.organization_id, await kept_job(harness, caller))
     await fail_expired_work(harness.db)
     assert calls == ["_finish_all", "_finish_all", "_finish_all", "_cancel", "fail_expired_work"]
@@ -92,30 +110,70 @@ async def test_work_is_stored_and_deleted_in_large_transactions(
 async def test_a_kept_job_frees_its_place_in_the_plan(harness: JobHarness) -> None:
     caller = await harness.organization(plan="free")
     await kept_job(harness, caller)
+    await claim_work(harness)
+    await harness.job(caller)
     await harness.claim()
 
 
-@pytest.mark.parametrize("outcome", [Released(), Unreachable(Outage(LOCAL, "away"))])
+FULL = DiskFull(Failed("sandbox_error", "The disk is full."), 0)
+
+
+@pytest.mark.parametrize("outcome", [Released(), Unreachable(Outage(LOCAL, "away")), FULL])
 async def test_work_stays_kept_while_it_cannot_be_published(
-    harness: JobHarness, outcome: Released | Unreachable
+    harness: JobHarness, outcome: Released | Unreachable | DiskFull
 ) -> None:
     caller = await harness.organization()
     job_id = await kept_job(harness, caller)
     before = await harness.events(caller, job_id)
-    assert await finish_job(harness.db, await harness.claim(), outcome)
+    assert await finish_job(harness.db, await claim_work(harness), outcome)
     assert await load_kept_work(harness.db, job_id) == WORK
     assert await harness.events(caller, job_id) == before
+    assert await nobody_publishes(harness) == (not isinstance(outcome, Released))
 
 
-async def test_a_worker_lost_while_publishing_leaves_the_work(harness: JobHarness) -> None:
+async def test_work_that_waits_for_its_platform_says_so(harness: JobHarness) -> None:
+    caller = await harness.organization()
+    job_id = await kept_job(harness, caller)
+    assert (await harness.view(caller, job_id)).queue_reason is None
+    await finish_job(harness.db, await claim_work(harness), Unreachable(Outage(LOCAL, "away")))
+    # The other one has read the outages less than a second ago.
+    context = JobsContext(harness.db, harness.context.settings, harness.context.catalog)
+    job = await get_job(context, caller.organization_id, job_id)
+    assert (job.status, job.queue_reason) == ("running", "platform_unreachable")
+
+
+async def test_a_process_lost_while_publishing_leaves_the_work_to_the_others(
+    harness: JobHarness,
+) -> None:
     caller = await harness.organization()
     job_id = await kept_job(harness, caller)
     for _ in range(12):
-        await harness.claim()
+        lost = await claim_work(harness)
         await harness.expire_leases()
-        await rescue_lost_jobs(harness.db, harness.context.settings)
-    assert (await harness.claim()).kept_at is not None
+        assert await rescue_lost_jobs(harness.db, harness.context.settings) == []
+    claimed = await claim_work(harness)
     assert await load_kept_work(harness.db, job_id) == WORK
+    assert not await renew_publishing(harness.db, lost, LEASE_MS)
+    assert not await finish_job(harness.db, lost, DONE)
+    assert await renew_publishing(harness.db, claimed, LEASE_MS)
+    assert await finish_job(harness.db, claimed, DONE)
+
+
+async def test_work_kept_before_a_pause_is_published_after_it(harness: JobHarness) -> None:
+    await ensure_default(harness.db, harness.context.plans)
+    caller = await harness.organization()
+    before = await kept_job(harness, caller)
+    await harness.job(caller)
+    running = await harness.claim()
+    await start_job(harness.db, running, BASE, "the prompt")
+    await harness.db.transact(age, before, 1_000)
+    await pause(harness.db)
+    assert await nobody_publishes(harness)
+    # Jobs that run go on.
+    assert await finish_job(harness.db, running, Kept(WORK))
+    assert (await claim_work(harness)).id == running.id
+    await resume(harness.db)
+    assert (await claim_work(harness)).id == before
 
 
 async def test_kept_work_ends_with_its_job(harness: JobHarness) -> None:
@@ -124,7 +182,7 @@ async def test_kept_work_ends_with_its_job(harness: JobHarness) -> None:
     await cancel_job(harness.db, caller.organization_id, cancelled)
     assert await load_kept_work(harness.db, cancelled) is None
     failed = await kept_job(harness, caller)
-    assert await finish_job(harness.db, await harness.claim(), Failed("push_rejected", "no"))
+    assert await finish_job(harness.db, await claim_work(harness), Failed("push_rejected", "no"))
     assert await load_kept_work(harness.db, failed) is None
     disconnected = await kept_job(harness, caller)
     await disconnect_repository(harness.db, "acme", "acme/shop")
@@ -143,15 +201,14 @@ async def test_a_requested_cancel_overrides_keeping(harness: JobHarness) -> None
 
 
 @pytest.mark.parametrize(("outcome", "status"), [(Cancelled(), "cancelled"), (DONE, "completed")])
-async def test_a_cancel_during_publishing_waits_for_the_worker(
+async def test_a_cancel_during_publishing_waits_for_the_publisher(
     harness: JobHarness, outcome: Cancelled | Completed, status: str
 ) -> None:
     caller = await harness.organization()
     job_id = await kept_job(harness, caller)
-    claimed = await harness.claim()
+    claimed = await claim_work(harness)
     await cancel_job(harness.db, caller.organization_id, job_id)
-    assert (await harness.view(caller, job_id)).status == "queued"
-    assert await cancel_requests(harness.db, "wrk_a") == {claimed.claim}
+    assert (await harness.view(caller, job_id)).status == "running"
     assert not await harness.db.transact(
         may_write_branch, claimed.repo_id, claimed.branch, claimed.credential
     )
@@ -178,7 +235,7 @@ async def test_a_last_attempt_after_a_day_fails_the_job_with_its_reason(
     caller = await harness.organization()
     job_id = await kept_job(harness, caller)
     await harness.db.transact(age, job_id, DAY_MS + 1)
-    claimed = await harness.claim()
+    claimed = await claim_work(harness)
     assert await fail_expired_work(harness.db) == 0
     assert await finish_job(harness.db, claimed, Unreachable(Outage(LOCAL, "no route")))
     job = await harness.view(caller, job_id)
@@ -201,8 +258,10 @@ async def test_a_worker_that_was_cut_off_hands_over_its_work(harness: JobHarness
     job_id = await harness.job(caller)
     late = await cut_off(harness)
     assert await finish_job(harness.db, late, Kept(WORK))
-    assert (await harness.claim()).kept_at is not None
+    assert (await claim_work(harness)).id == job_id
     assert await load_kept_work(harness.db, job_id) == WORK
+    expected = ["job.queued", "job.started", "job.queued", "job.started"]
+    assert await harness.events(caller, job_id) == expected
 
 
 async def test_work_that_arrives_during_the_next_preparation_prevents_a_second_run(
@@ -214,7 +273,7 @@ async def test_work_that_arrives_during_the_next_preparation_prevents_a_second_r
     assert await finish_job(harness.db, late, Kept(WORK))
     with pytest.raises(ClaimLost):
         await start_job(harness.db, preparing, BASE)
-    assert (await harness.claim()).kept_at is not None
+    assert (await claim_work(harness)).kept_at is not None
 
 
 async def test_work_that_arrives_after_the_next_start_is_refused(harness: JobHarness) -> None:
@@ -229,4 +288,4 @@ async def test_work_that_arrives_after_the_next_start_is_refused(harness: JobHar
 async def test_the_agent_is_never_started_for_kept_work(harness: JobHarness) -> None:
     await kept_job(harness, await harness.organization())
     with pytest.raises(ClaimLost):
-        await start_job(harness.db, await harness.claim(), BASE)
+        await start_job(harness.db, await claim_work(harness), BASE)

@@ -9,6 +9,7 @@ import pytest
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.operations.rescue import rescue_lost_jobs
 from agentjobs.jobs.queue.adoption import adopt_jobs
+from agentjobs.jobs.queue.kept_work import claim_kept_work
 from agentjobs.jobs.queue.leases import renew
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.jobs.results.run_records import record_phases
@@ -94,13 +95,12 @@ async def test_attempts_are_apart_and_tell_why_they_ended(harness: JobHarness) -
 
     keeping = await harness.claim()
     phases = await start(harness, keeping)
-    phases.begin("push")
     kept = Kept(KeptWork(BASE, COMMIT, b"a bundle"))
     assert await finish_job(harness.db, keeping, kept, phases.encode_end(kept))
 
-    publishing = await harness.claim()
+    [publishing] = await claim_kept_work(harness.db, 1, 10_000)
     phases = RunPhases(publishing)
-    phases.begin("push")
+    phases.begin("pull_request")
     assert await finish_job(harness.db, publishing, DONE, phases.encode_end(DONE))
     view = await harness.view(caller, job_id)
     assert view.status == "completed"
@@ -108,8 +108,7 @@ async def test_attempts_are_apart_and_tell_why_they_ended(harness: JobHarness) -
     assert ends == {
         1: ("agent", "worker_lost"),
         2: ("agent", "worker_stopped"),
-        3: ("push", "kept"),
-        4: ("push", None),
+        3: ("pull_request", None),
     }
 
 

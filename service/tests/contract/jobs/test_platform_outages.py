@@ -3,6 +3,7 @@
 import pytest
 
 from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.queue.kept_work import claim_kept_work
 from agentjobs.jobs.queue.platform_outages import (
     REFUSED_RETRY_MS,
     end_outages,
@@ -102,12 +103,12 @@ async def test_a_started_job_returns_to_the_queue(harness: JobHarness) -> None:
     assert await harness.events(caller, job_id) == ["job.queued", "job.started", "job.queued"]
 
 
-async def test_keeping_work_records_the_outage(harness: JobHarness) -> None:
-    await harness.job(await harness.organization())
-    claimed = await harness.claim()
-    await start_job(harness.db, claimed, BASE)
-    await finish_job(harness.db, claimed, Kept(KeptWork(BASE, "2" * 40, b""), AWAY))
-    assert await harness.nothing_to_claim()
+async def refuse(harness: JobHarness, reason: str) -> Outage:
+    """The platform does not accept finished work."""
+    [claimed] = await claim_kept_work(harness.db, 1, 10_000)
+    refused = Outage(claimed.refusal_key, reason)
+    await finish_job(harness.db, claimed, Unreachable(refused))
+    return refused
 
 
 async def test_refused_work_waits_longer_and_holds_no_job_without_such_work(
@@ -118,8 +119,8 @@ async def test_refused_work_waits_longer_and_holds_no_job_without_such_work(
     for _ in job_ids:
         claimed = await harness.claim()
         await start_job(harness.db, claimed, BASE)
-        refused = Outage(claimed.refusal_key, "the permission is missing")
-        await finish_job(harness.db, claimed, Kept(KeptWork(BASE, "2" * 40, b""), refused))
+        await finish_job(harness.db, claimed, Kept(KeptWork(BASE, "2" * 40, b"")))
+    refused = await refuse(harness, "the permission is missing")
     harness.context.fleet.forget()
     for job_id in job_ids:
         assert (await harness.view(caller, job_id)).queue_reason == "platform_refused"
@@ -131,9 +132,8 @@ async def test_refused_work_waits_longer_and_holds_no_job_without_such_work(
     # One of the jobs tries for all of them.
     for _ in range(2):
         await harness.db.transact(make_due, refused.key)
-        claimed = await harness.claim()
-        assert claimed.kept_at is not None
-        assert await harness.nothing_to_claim()
+        [claimed] = await claim_kept_work(harness.db, 1, 10_000)
+        assert await claim_kept_work(harness.db, 1, 10_000) == []
         await finish_job(harness.db, claimed, Unreachable(refused))
         row = await outage(harness, refused.key)
         assert row is not None
@@ -146,15 +146,15 @@ async def test_work_that_is_refused_for_a_day_fails_with_the_reason(harness: Job
     job_id = await harness.job(caller)
     claimed = await harness.claim()
     await start_job(harness.db, claimed, BASE)
-    refused = Outage(claimed.refusal_key, "the permission is missing")
-    await finish_job(harness.db, claimed, Kept(KeptWork(BASE, "2" * 40, b""), refused))
+    await finish_job(harness.db, claimed, Kept(KeptWork(BASE, "2" * 40, b"")))
+    refused = await refuse(harness, "the permission is missing")
 
     async def age(tx: Transaction) -> None:
         await tx.execute("UPDATE jobs SET kept_at = kept_at - :day", day=DAY_MS)
 
     await harness.db.transact(age)
     await harness.db.transact(make_due, refused.key)
-    await finish_job(harness.db, await harness.claim(), Unreachable(refused))
+    assert await refuse(harness, "the permission is missing") == refused
     job = await harness.view(caller, job_id)
     assert job.error is not None
     assert job.error.code == "repo_unavailable"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs.jobs.operations import rescue
-from agentjobs.jobs.operations.disconnect import _QUEUED as QUEUED_OF_REPO
+from agentjobs.jobs.operations.disconnect import _UNFINISHED as QUEUED_OF_REPO
 from agentjobs.jobs.operations.follow_up import _ACTIVE as ACTIVE_ON_BRANCH
 from agentjobs.jobs.queue import claim_queries, queue_reader
 from agentjobs.jobs.queue.acceptance import _ADMISSIONS

@@ -72,7 +72,8 @@ async def test_the_report_of_a_lost_claim_is_accepted_until_the_agent_starts_aga
     assert view.report_markdown is not None
     # The worker that was preparing the job has lost its claim.
     assert not await finish_job(harness.db, other, REPORT)
-    assert (await harness.events(caller, job.id))[-2:] == ["job.queued", "job.completed"]
+    expected = ["job.queued", "job.started", "job.completed"]
+    assert (await harness.events(caller, job.id))[-3:] == expected
 
 
 async def test_the_report_of_a_lost_claim_is_refused_once_the_agent_runs_again(

@@ -115,7 +115,8 @@ async def test_a_platform_that_refuses_finished_work_is_named(harness: JobHarnes
     claimed = await harness.claim()
     await start_job(harness.db, claimed, "1" * 40)
     refused = Outage(claimed.refusal_key, "no permission")
-    await finish_job(harness.db, claimed, Kept(KeptWork("1" * 40, "2" * 40, b""), refused))
+    await finish_job(harness.db, claimed, Kept(KeptWork("1" * 40, "2" * 40, b"")))
+    await harness.db.transact(record_outage, refused)
     await beat(harness)
     messages = [text for _, text in await of(harness, "queue")]
     assert messages[1:] == [

@@ -10,13 +10,15 @@ import msgspec
 import pytest
 
 from agentjobs.jobs.operations.finish import finish_job
+from agentjobs.jobs.queue.claim import PUBLISHER
 from agentjobs.jobs.queue.claimer import Claimer
+from agentjobs.jobs.queue.kept_work import claim_kept_work
 from agentjobs.jobs.states import FINAL
 from agentjobs.store.database import Database, SchemaTooOld, StoreError, Transaction
 from agentjobs.store.opening import open_database, open_unchecked
 from agentjobs.store.revisions import BASELINE, current_revision, known_revisions
 from agentjobs.store.schema import Schema, read_schema
-from agentjobs_runtime.protocol.outcomes import Failed
+from agentjobs_runtime.protocol.outcomes import Completed, Failed
 from agentjobs_runtime.settings import Settings
 from tests.support import version_0_2
 from tests.support.jobs import job_harness
@@ -111,6 +113,11 @@ async def test_every_row_of_0_2_is_kept(empty_database_url: str) -> None:
         is_finished = table == "jobs" and row["status"] in FINAL
         left_out = QUEUE_COLUMNS if is_finished else ()
         earlier[table].append({name: row[name] for name in row if name not in left_out})
+    # The service publishes work that was kept.
+    kept = {row["job_id"] for row in earlier["kept_work"]}
+    for job in earlier["jobs"]:
+        if job["id"] in kept:
+            job |= {"lease_owner": PUBLISHER, "lease_expires_at": None}
 
     await open_and_close(empty_database_url)
 
@@ -128,18 +135,24 @@ async def test_jobs_of_0_2_continue_with_their_claims(empty_database_url: str) -
     await version_0_2.create(empty_database_url)
     [running] = [row for _, row in version_0_2.rows() if row.get("status") == "running"]
     copied = ", ".join(name for name in running if not name.startswith(("id", "status", "lease")))
-    await execute(
-        empty_database_url,
-        f"INSERT INTO jobs (id, status, {copied.replace(', credential_hash', '')})"
-        f" SELECT 'job_waiting', 'queued', {copied.replace(', credential_hash', '')}"
-        " FROM jobs WHERE status = 'running'",
-    )
+    columns = copied.replace(", credential_hash", "").replace(", kept_at", "")
+    for job_id, kept_at in (("job_waiting", "NULL"), ("job_kept", "1")):
+        await execute(
+            empty_database_url,
+            f"INSERT INTO jobs (id, status, kept_at, {columns})"
+            f" SELECT '{job_id}', 'queued', {kept_at}, {columns} FROM jobs"
+            " WHERE status = 'running'",
+        )
+    await execute(empty_database_url, "UPDATE kept_work SET job_id = 'job_kept'")
     await open_and_close(empty_database_url)
 
     db = await open_database(empty_database_url, migrate=False)
     harness = job_harness(db, Settings(data_dir="/nonexistent"))
     [waiting] = await Claimer(harness.context, "wrk_new").claim([running["agent"]], 2)
     assert waiting.id == "job_waiting"
+    [kept] = await claim_kept_work(db, 4, 10_000)
+    assert kept.id == "job_kept"
+    assert await finish_job(db, kept, Completed("http://x/1", 1, "2" * 40, draft=False))
     assert waiting.fence > running["fence"]
     held = msgspec.structs.replace(waiting, id=running["id"], fence=running["fence"])
     stale = msgspec.structs.replace(held, fence=running["fence"] + 1)

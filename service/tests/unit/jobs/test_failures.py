@@ -13,14 +13,12 @@ import pytest
 
 from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.platforms.http.responses import ApiError
-from agentjobs.platforms.protocol import PlatformError, PlatformFault
-from agentjobs.pulls.finished_branches import record_finished_branch
+from agentjobs.platforms.protocol import PlatformError
 from agentjobs.store.database import StoreUnavailable
 from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
 from agentjobs_runtime.git.process import GitError, GitTimeout
 from agentjobs_runtime.mirrors.errors import (
     BaseBranchMissing,
-    PushDenied,
     PushRejected,
     RepoUnavailable,
     UnsafeChange,
@@ -58,7 +56,6 @@ async def _unavailable(*_: Any) -> None:
 def outcome(
     error: Exception,
     *,
-    is_irrevocable: bool = False,
     transact: Callable[..., Awaitable[None]] = _unavailable,
     **job: Any,
 ) -> Outcome:
@@ -86,9 +83,6 @@ def outcome(
             redact=lambda text: text.replace("hunter2", "[redacted]"), note=lambda _: None
         ),
         db=SimpleNamespace(transact=transact),
-        is_irrevocable=is_irrevocable,
-        pushed_commit="2" * 40 if is_irrevocable else None,
-        finished_work=None,
     )
     return asyncio.run(to_outcome(error, run))
 
@@ -220,34 +214,6 @@ def test_a_sandbox_that_something_outside_ended_is_not_the_jobs_fault() -> None:
     assert result == LostSandbox(Failed("sandbox_error", message))
 
 
-def test_a_repository_that_disappears_after_the_push_is_a_platform_error() -> None:
-    result = outcome(PlatformError("not there", "gone"), is_irrevocable=True)
-    assert result == Failed("forge_error", "not there")
-
-
-@pytest.mark.parametrize(
-    ("job", "expected"),
-    [
-        ({"connection_id": "con_1"}, [("repo_1", "work", "2" * 40)]),
-        # Its branch has a pull request.
-        ({"connection_id": "con_1", "follows": "job_1"}, []),
-        # Maintenance reads the branches of `local` repositories.
-        ({}, []),
-    ],
-)
-def test_the_branch_of_a_job_that_fails_after_its_push_is_deleted(
-    job: dict[str, str], expected: list[tuple[str, ...]]
-) -> None:
-    branches: list[tuple[str, ...]] = []
-
-    async def transact(work: object, *arguments: Any) -> None:
-        assert work is record_finished_branch
-        branches.append(arguments[:3])
-
-    outcome(PlatformError("no"), is_irrevocable=True, transact=transact, **job)
-    assert branches == expected
-
-
 @pytest.mark.parametrize(
     ("error", "platform_key", "expected"),
     [
@@ -273,16 +239,6 @@ def test_a_job_waits_for_a_platform_that_does_not_respond(
     error: Exception, platform_key: str, expected: Outage
 ) -> None:
     assert outcome(error, platform_key=platform_key) == Unreachable(expected)
-
-
-@pytest.mark.parametrize("fault", ["unauthorized", "denied", "gone", "unusable"])
-def test_kept_work_waits_until_a_person_has_removed_the_cause(fault: PlatformFault) -> None:
-    expected = Unreachable(Outage("refused:repo_1", "no [redacted]"))
-    for error in (PlatformError("no hunter2", fault), PushDenied("no hunter2")):
-        assert outcome(error, kept_at=1) == expected
-    # What the platform would never accept fails.
-    for refusal in (PlatformError("no"), PushRejected("no")):
-        assert isinstance(outcome(refusal, kept_at=1), Failed)
 
 
 def test_a_platform_that_responds_with_nonsense_is_waited_for() -> None:

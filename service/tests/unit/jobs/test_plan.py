@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agentjobs.publishing.pull_request import pull_options
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.repo_configuration import ConfigurationError, parse_configuration
@@ -59,7 +60,6 @@ def test_the_agents_definition_applies_by_default() -> None:
     assert result.network == AGENT.network
     assert result.job_limit_nanousd == 5_000_000_000
     assert result.checks == ()
-    assert not result.pull_options.draft
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,14 @@ def test_the_operators_setting_applies_to_a_repositorys_check() -> None:
 
 
 def test_the_request_overrides_the_repositorys_draft_setting() -> None:
-    assert plan("draft = true").pull_options.draft
-    assert not plan("draft = true", draft=False).pull_options.draft
-    assert plan(draft=True).pull_options.draft
+    def is_draft(configuration: str = "", **override: bool) -> bool:
+        job = msgspec.structs.replace(JOB, config_override=override)
+        return pull_options(job, parse_configuration(configuration.encode())).draft
+
+    assert not is_draft()
+    assert is_draft("draft = true")
+    assert not is_draft("draft = true", draft=False)
+    assert is_draft(draft=True)
 
 
 def test_settings_for_one_agent_apply_only_to_it() -> None:

@@ -78,9 +78,9 @@ async def run_until_previous_pull(
         mirror=None,
         log=SimpleNamespace(note=lambda _: None, redact=str),
         tools=SimpleNamespace(
+            service=SimpleNamespace(commit_summaries=SimpleNamespace(load=nothing)),
             catalog=SimpleNamespace(get=lambda _: agent),
             mirrors=SimpleNamespace(in_use=lambda _: nullcontext()),
-            commit_summaries=SimpleNamespace(load=nothing),
         ),
     )
     return await run_job(run)

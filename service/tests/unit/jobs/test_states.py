@@ -20,8 +20,8 @@ def test_completed_failed_and_cancelled_are_final() -> None:
     assert {COMPLETED, FAILED, CANCELLED} == FINAL
 
 
-def test_a_job_completes_from_a_run_or_by_publishing_kept_work() -> None:
-    assert list_sources(COMPLETED) == (QUEUED, RUNNING)
+def test_a_job_completes_only_from_running() -> None:
+    assert list_sources(COMPLETED) == (RUNNING,)
 
 
 def test_a_job_runs_only_from_the_queue_and_returns_only_from_running() -> None:

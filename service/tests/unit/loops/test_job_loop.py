@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from agentjobs.publishing.context import FinishedWork, ServiceRun
+from agentjobs.publishing.context import FinishedWork
 from agentjobs.store.changes import Changes, Signal
+from agentjobs_runtime.mirrors.errors import UnsafeChange
 from agentjobs_runtime.protocol.claimed_job import LOCAL
 from agentjobs_runtime.protocol.messages import JOBS_TOPIC, ClaimedJobs, ClaimJobs, FinishJob
 from agentjobs_runtime.protocol.outcomes import (
@@ -48,13 +50,15 @@ async def stopped(
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def keep(_: ServiceRun, work: FinishedWork | None) -> Kept | None:
-        return None if work is None else kept
+    async def pack(_: RunContext, __: FinishedWork) -> Kept:
+        if kept is None:
+            raise UnsafeChange("unsafe_change", "too large")
+        return kept
 
     monkeypatch.setattr(job_loop, "run_job", run_job)
-    monkeypatch.setattr(job_loop, "keep_finished_work", keep)
+    monkeypatch.setattr(job_loop, "pack_work", pack)
     tools: Any = SimpleNamespace(service=None)
-    log: Any = None
+    log: Any = Mock()
     active = _ActiveJob(JOB, 0)
     running = asyncio.create_task(active.run(tools, log))
     await publishes.wait()
@@ -68,20 +72,14 @@ async def test_a_drained_worker_keeps_finished_work(monkeypatch: pytest.MonkeyPa
     assert (await stopped(monkeypatch, Released(), None))[1] == Released()
 
 
-async def test_a_drained_worker_warns_of_work_that_it_cannot_keep(
+async def test_a_drained_worker_says_that_it_cannot_keep_its_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    warned: list[ServiceRun] = []
-
-    async def warn_of_lost_work(run: ServiceRun) -> None:
-        warned.append(run)
-
-    monkeypatch.setattr(job_loop, "warn_of_lost_work", warn_of_lost_work)
     work = FinishedWork("1" * 40, "2" * 40)
-    assert (await stopped(monkeypatch, Released(), work, None))[1] == Released()
-    assert len(warned) == 1
-    assert (await stopped(monkeypatch, Released(), None, None))[1] == Released()
-    assert len(warned) == 1
+    active, outcome = await stopped(monkeypatch, Released(), work, None)
+    assert outcome == Released()
+    assert active._run is not None
+    active._run.log.note.assert_called_with("the work cannot be kept: too large")
 
 
 async def test_a_cancelled_job_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 
 from agentjobs_runtime.protocol.claimed_job import LOCAL
-from agentjobs_runtime.protocol.outcomes import Completed, Kept, KeptWork, Outage, Unreachable
+from agentjobs_runtime.protocol.outcomes import Completed, Outage, Unreachable
 from agentjobs_worker.loops.platform_reach import PlatformReach
 from service.tests.unit.jobs.test_plan import JOB
 from tests.support.manual_clock import ManualClock
@@ -32,15 +32,6 @@ def test_a_worker_pauses_when_others_have_reached_the_platform_since() -> None:
         reach.record(JOB, clock(), AWAY)
         pauses.append(pause_of(reach, clock))
     assert pauses == [10, 20, 40, 60, 60]
-
-
-def test_finished_work_that_cannot_be_pushed_counts() -> None:
-    clock = ManualClock()
-    reach = PlatformReach(clock)
-    for _ in range(2):
-        clock.now += 1
-        reach.record(JOB, clock(), Kept(KeptWork("1" * 40, "2" * 40, b""), AWAY.outage))
-    assert reach.is_paused
 
 
 def test_an_outage_for_all_workers_pauses_none() -> None:

@@ -13,6 +13,7 @@ from agentjobs.jobs.model import Usage
 from agentjobs.jobs.operations.finish import finish_job
 from agentjobs.jobs.operations.workers import STATUSES, drain_worker
 from agentjobs.jobs.queue.leases import renew
+from agentjobs.jobs.queue.platform_outages import record_outage
 from agentjobs.jobs.queue.start import start_job
 from agentjobs.organizations.organizations import ensure_default
 from agentjobs.organizations.pauses import pause
@@ -185,7 +186,8 @@ class TestWithToken:
         job = await service.harness.claim()
         await start_job(service.context.db, job, "1" * 40)
         work = KeptWork("1" * 40, "2" * 40, b"bundle")
-        await finish_job(service.context.db, job, Kept(work, Outage("local", "away")))
+        await finish_job(service.context.db, job, Kept(work))
+        await service.context.db.transact(record_outage, Outage("local", "away"))
         exported = samples((await service.get("/metrics", headers=TOKEN)).text)
         assert exported[("agentjobs_platform_outages",)] == 1
         assert exported[("agentjobs_kept_work",)] == 1

@@ -4,4 +4,4 @@ This module is one of those through which the worker reaches the service: the pr
 replaces them.
 """
 
-from agentjobs.inventory.commit_summary import CommitSummary, CommitSummaryCache
+from agentjobs.inventory.commit_summary import CommitSummary

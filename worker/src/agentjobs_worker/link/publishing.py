@@ -1,17 +1,22 @@
-"""What the service does before an agent starts, and with its finished work.
+"""What the service does before an agent starts.
 
 This module is one of those through which the worker reaches the service: the protocol between both
 replaces them.
 """
 
-from agentjobs.inventory.index.process import IndexFailure
 from agentjobs.jobs.results.diffs import store_diff
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.platforms.protocol import PlatformError
 from agentjobs.publishing.attribution import Attribution, load_attribution
 from agentjobs.publishing.context import FinishedWork, ServiceRun, ServiceTools
 from agentjobs.publishing.cve_fix.cve_fix import plan_cve_fix
-from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, find_pushed_work
+from agentjobs.publishing.earlier_attempt import (
+    PushedWork,
+    find_merged_pull,
+    find_own_commit,
+    find_pushed_work,
+)
+from agentjobs.publishing.failures import to_failure
 from agentjobs.publishing.hosted_repo import (
     HostedRepo,
     classify_outage,
@@ -21,19 +26,8 @@ from agentjobs.publishing.hosted_repo import (
     sync_soon,
 )
 from agentjobs.publishing.phases import RunPhases
-from agentjobs.publishing.platform_signing import sign_by_platform
 from agentjobs.publishing.previous_pull import load_previous_pull
-from agentjobs.publishing.pull_request import PullOptions, open_pull_request
-from agentjobs.publishing.pull_text import PullText, commit_message, pull_text, read_pull_text
-from agentjobs.publishing.push import push_commit
-from agentjobs.publishing.ticket import find_ticket, find_ticket_again, link_ticket, ticket_details
-from agentjobs.publishing.unpublished_work import (
-    keep_finished_work,
-    publish_or_keep,
-    publishing_outage,
-    restore_kept_work,
-    warn_of_lost_work,
-)
-from agentjobs.pulls.finished_branches import CLOSED_DELAY_MS, record_finished_branch
-from agentjobs.tickets.protocol import TicketNotFound, TrackerUnavailable
+from agentjobs.publishing.pull_text import PullText, commit_message, pull_text
+from agentjobs.publishing.ticket import find_ticket, ticket_details
+from agentjobs.tickets.protocol import TrackerUnavailable
 from agentjobs.tickets.resolve import FoundTicket

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from agentjobs_runtime import logging_setup
 from agentjobs_runtime.free_space import FreeSpace
+from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.loop import wait_for_first
+from agentjobs_runtime.mirrors.errors import UnsafeChange
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
 from agentjobs_runtime.protocol.errors import retry_within_lease
 from agentjobs_runtime.protocol.messages import JOBS_TOPIC, ClaimedJobs, ClaimJobs, FinishJob
@@ -23,7 +25,6 @@ from agentjobs_runtime.protocol.outcomes import (
     describe_failure,
 )
 from agentjobs_runtime.protocol.worker_info import WorkerInfo
-from agentjobs_worker.link.publishing import keep_finished_work, warn_of_lost_work
 from agentjobs_worker.logs.writer import LogWriter
 from agentjobs_worker.loops.claim_limits import (
     POSTPONED_SECONDS,
@@ -35,7 +36,8 @@ from agentjobs_worker.loops.platform_reach import PlatformReach
 from agentjobs_worker.run.context import JobTools, RunContext
 from agentjobs_worker.run.results import store_results_at_end
 from agentjobs_worker.run.run import run_job
-from agentjobs_worker.run.trace import record_outcome, run_span
+from agentjobs_worker.run.trace import run_span
+from agentjobs_worker.run.upload import pack_work
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
@@ -55,36 +57,24 @@ class _ActiveJob:
         self.is_ending = False
         self.claimed_at = time.monotonic()
         self._run: RunContext | None = None
-        self._is_late_cancel_noted = False
         self._running: asyncio.Task[Outcome] | None = None
 
     def stop(self, outcome: Outcome) -> None:
-        """The first call counts. A pull request that is being opened is finished, unless the
-        claim is lost."""
+        """The first call counts."""
         if self.stop_outcome is not None:
-            return
-        is_too_late = self._run is not None and self._run.is_irrevocable
-        if is_too_late and not isinstance(outcome, Abandoned):
-            self._note_late_cancel(outcome)
             return
         self.stop_outcome = outcome
         if self._running is not None:
             self._running.cancel()
 
-    def _note_late_cancel(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Cancelled) and not self._is_late_cancel_noted and self._run:
-            self._is_late_cancel_noted = True
-            self._run.log.note("the cancel came too late: the branch is already pushed")
-
     async def run(self, tools: JobTools, log: LogWriter) -> Outcome:
-        with run_span(self.job) as span:
-            outcome = await self._run_or_stop(tools, log)
-            record_outcome(span, outcome)
-            return outcome
-
-    async def _run_or_stop(self, tools: JobTools, log: LogWriter) -> Outcome:
         self._run = RunContext(self.job, tools, self.slot, log)
-        self._running = asyncio.create_task(run_job(self._run))
+        with run_span(self.job, self._run.phases) as span:
+            span.outcome = await self._run_or_stop(self._run)
+            return span.outcome
+
+    async def _run_or_stop(self, run: RunContext) -> Outcome:
+        self._running = asyncio.create_task(run_job(run))
         if self.stop_outcome is not None:
             self._running.cancel()
         try:
@@ -102,12 +92,14 @@ class _ActiveJob:
         return None if self._run is None else self._run.phases.encode_end(outcome)
 
     async def keep_work(self) -> Kept | Reported | None:
-        """The work that is done but not published or stored; None if there is none."""
-        if self._run is None:
+        """The work that is done but not stored; None if there is none."""
+        if self._run is None or self._run.report is not None or self._run.finished_work is None:
+            return None if self._run is None else self._run.report
+        try:
+            return await pack_work(self._run, self._run.finished_work)
+        except (GitError, OSError, UnsafeChange) as error:
+            self._run.log.note(f"the work cannot be kept: {error}")
             return None
-        return self._run.report or await keep_finished_work(
-            self._run.service, self._run.finished_work
-        )
 
     async def _outcome_of_stop(self, outcome: Outcome) -> Outcome:
         """A worker that drains keeps the work that is done, and a cancelled job its artifacts."""
@@ -115,10 +107,7 @@ class _ActiveJob:
             await store_results_at_end(self._run)
         if not isinstance(outcome, Released) or self._run is None:
             return outcome
-        kept = await self.keep_work()
-        if kept is None and self._run.finished_work is not None:
-            await warn_of_lost_work(self._run.service)
-        return kept or outcome
+        return await self.keep_work() or outcome
 
 
 class JobLoop:

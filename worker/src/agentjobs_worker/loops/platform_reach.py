@@ -33,10 +33,10 @@ class PlatformReach:
         return self._clock() < self._paused_until
 
     def record(self, job: ClaimedJob, claimed_at: float, outcome: Outcome) -> None:
-        if isinstance(outcome, Completed | Reported):
+        if isinstance(outcome, Completed | Kept | Reported):
             for key in job.platform_keys:
                 self._failures.pop(key, None)
-        outage = outcome.outage if isinstance(outcome, Unreachable | Kept) else None
+        outage = outcome.outage if isinstance(outcome, Unreachable) else None
         if outage is not None and outage.key in job.platform_keys and not job.has_outage:
             self._add_failure(outage.key, claimed_at)
 

@@ -127,7 +127,7 @@ class RequestedBuilds:
 
     async def _request(self, repo_id: str, commit: str) -> RequestedEnvironment:
         mirror = self.tools.mirrors.path(repo_id)
-        summary = await self.tools.commit_summaries.load(mirror, repo_id, commit)
+        summary = await self.tools.service.commit_summaries.load(mirror, repo_id, commit)
         configuration = summary.parse_configuration()
         return await load_request(self._db, repo_id, mirror, commit, summary, configuration)
 

@@ -2,12 +2,10 @@
 
 from agentjobs_runtime.git.signing import sign_commit
 from agentjobs_runtime.protocol.outcomes import JobFailed
-from agentjobs_runtime.repo_files.patterns import parse_patterns
 from agentjobs_runtime.tracing.spans import traced
-from agentjobs_worker.link.publishing import Attribution, PullText, PushedWork, commit_message
+from agentjobs_worker.link.publishing import Attribution, PullText, commit_message
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.plan import RunPlan
-from agentjobs_worker.workspace.change_checks import Protection, check_commit
 from agentjobs_worker.workspace.checkout import Checkout
 from agentjobs_worker.workspace.commit import commit_changes
 
@@ -31,10 +29,3 @@ async def commit_work(
         raise JobFailed("no_changes", "The agent finished without proposing a change.")
     key = attribution.signing_key
     return commit if key is None else await sign_commit(run.mirror, commit, key)
-
-
-async def check_kept_commit(run: RunContext, plan: RunPlan, work: PushedWork) -> None:
-    """Raises UnsafeChange; an admin may also have protected more paths since it was kept."""
-    patterns = (plan.protected_paths, run.job.lifted_paths, plan.setup_scripts)
-    protection = Protection(*map(parse_patterns, patterns))
-    await check_commit(run.mirror, work.base, work.commit, protection)

@@ -14,7 +14,6 @@ from agentjobs_runtime.settings import Settings
 from agentjobs_worker.agents.catalog import Catalog
 from agentjobs_worker.agents.pod_programs import PodPrograms
 from agentjobs_worker.environments.worker_environments import WorkerEnvironments
-from agentjobs_worker.link.commits import CommitSummaryCache
 from agentjobs_worker.link.models import Prices
 from agentjobs_worker.link.protocol import Link
 from agentjobs_worker.link.publishing import FinishedWork, RunPhases, ServiceRun, ServiceTools
@@ -38,7 +37,6 @@ class JobTools:
     workspaces: Workspaces
     sandbox: Sandbox
     spare_sandboxes: SpareSandboxes
-    commit_summaries: CommitSummaryCache
     prices: Prices
     allowed: AllowList
     session: aiohttp.ClientSession
@@ -58,16 +56,15 @@ class JobTools:
 
 @dataclass(slots=True)
 class RunContext:
-    """One run. `finished_work` is what the agent made and passed its checks, until it is published
-    as `pushed_commit`; `report` is what an agent wrote that completes without a pull request.
-    `artifacts` and `change` are results that are not stored yet."""
+    """One run. `finished_work` is what the agent made and passed its checks; `report` is what an
+    agent wrote that completes without a pull request. `artifacts` and `change` are results that are
+    not stored yet."""
 
     job: ClaimedJob
     tools: JobTools
     slot: int
     log: LogWriter
     finished_work: FinishedWork | None = None
-    pushed_commit: str | None = None
     report: Reported | None = None
     artifacts: Artifacts = field(default_factory=Artifacts)
     change: FinishedWork | None = None
@@ -75,11 +72,6 @@ class RunContext:
 
     def __post_init__(self) -> None:
         self.service = ServiceRun(self.job, self.tools.service, self.log)
-
-    @property
-    def is_irrevocable(self) -> bool:
-        """The branch is pushed, so it is too late to cancel."""
-        return self.pushed_commit is not None
 
     def owner(self, step: str) -> RunOwner:
         """The owner of a sandbox of this run."""

@@ -12,7 +12,6 @@ from agentjobs_runtime.money import nanousd
 from agentjobs_runtime.outbound.guard.host_patterns import narrow_patterns
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.repo_configuration import Configuration, ConfigurationError, RunConfiguration
-from agentjobs_worker.link.publishing import PullOptions
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -29,7 +28,6 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     job_limit_nanousd: int | None
     checks: tuple[Check, ...]
     on_verify_failure: OnVerifyFailure
-    pull_options: PullOptions
     protected_paths: tuple[str, ...]
     setup_scripts: tuple[str, ...] = ()
 
@@ -55,11 +53,6 @@ def plan_run(job: ClaimedJob, agent: Agent, configuration: Configuration) -> Run
         job_limit_nanousd=_job_limit(job, agent, own),
         checks=_checks(agent, own),
         on_verify_failure=_on_verify_failure(agent, own),
-        pull_options=PullOptions(
-            draft=bool(override.get("draft", configuration.draft)),
-            reviewers=tuple(override.get("reviewers") or configuration.reviewers),
-            labels=configuration.labels,
-        ),
         protected_paths=configuration.protected_paths,
     )
 

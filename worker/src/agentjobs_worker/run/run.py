@@ -1,4 +1,4 @@
-"""One run of one job, from the base commit to the pull request or report. Steps are beside it."""
+"""One run of one job, from the base commit to the finished work or report. Steps are beside it."""
 
 import asyncio
 import contextlib
@@ -9,9 +9,9 @@ import msgspec
 
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.agents.report import read_report
+from agentjobs_runtime.mirrors.errors import PushRejected
 from agentjobs_runtime.protocol.messages import RecordPhases, StartJob
 from agentjobs_runtime.protocol.outcomes import Completed, JobFailed, Kept, Outcome, Reported
-from agentjobs_runtime.protocol.verification import Verification
 from agentjobs_runtime.repo_configuration import Configuration
 from agentjobs_runtime.threads import run_in_thread
 from agentjobs_runtime.tracing.spans import traced_entry
@@ -19,33 +19,24 @@ from agentjobs_worker.link.commits import CommitSummary
 from agentjobs_worker.link.environments import load_request
 from agentjobs_worker.link.publishing import (
     FinishedWork,
-    FoundTicket,
     HostedRepo,
-    PullText,
     PushedWork,
     fetch_base_commit,
     find_merged_pull,
+    find_own_commit,
     find_pushed_work,
     find_ticket,
-    find_ticket_again,
-    link_ticket,
     load_attribution,
     load_previous_pull,
-    open_pull_request,
     open_repo,
     plan_cve_fix,
-    publish_or_keep,
     pull_text,
-    push_commit,
-    read_pull_text,
-    restore_kept_work,
-    sign_by_platform,
     ticket_details,
 )
 from agentjobs_worker.run.active_environment import ActiveEnvironment, open_environment
 from agentjobs_worker.run.agent import run_agent
 from agentjobs_worker.run.checks import run_checks
-from agentjobs_worker.run.commit import check_kept_commit, commit_work
+from agentjobs_worker.run.commit import commit_work
 from agentjobs_worker.run.context import RunContext
 from agentjobs_worker.run.environment import RunEnvironment, choose_environment
 from agentjobs_worker.run.failures import to_outcome
@@ -53,11 +44,8 @@ from agentjobs_worker.run.host_exhaustion import retry_while_exhausted
 from agentjobs_worker.run.plan import RunPlan, plan_run
 from agentjobs_worker.run.prompt import prepare_task
 from agentjobs_worker.run.report import read_job_report, warn_of_pull_options
-from agentjobs_worker.run.results import (
-    collect_artifacts,
-    store_results,
-    store_results_at_end,
-)
+from agentjobs_worker.run.results import collect_artifacts, store_results_at_end
+from agentjobs_worker.run.upload import pack_work
 from agentjobs_worker.sandbox.protocol import SandboxLost
 from agentjobs_worker.workspace.checkout import Checkout
 
@@ -85,17 +73,15 @@ async def run_job(run: RunContext) -> Outcome:
 async def _run(run: RunContext) -> Completed | Reported | Kept:
     agent = _agent(run)
     repo = await open_repo(run.service)
-    if run.job.kept_at is not None:
-        return await _publish_kept_work(run, repo, agent)
     await repo.check_outage()
     base = await fetch_base_commit(run.service, repo)
     # Until the push, the mirror is the only place that has the commits.
     with run.tools.mirrors.in_use(run.job.repo_id):
-        summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, base)
+        summary = await run.tools.service.commit_summaries.load(run.mirror, run.job.repo_id, base)
         configuration = await _configuration(run, summary)
         plan = plan_run(run.job, agent, configuration)
         if (pushed := await find_pushed_work(run.service, repo, base)) is not None:
-            return await _adopt(run, repo, plan, pushed)
+            return await _adopt(run, repo, pushed)
         if (merged := await find_merged_pull(run.service, repo, base)) is not None:
             await repo.end_outage()
             await _start(run, base)
@@ -118,7 +104,7 @@ async def _propose(
     base: str,
     summary: CommitSummary,
     environment: RunEnvironment,
-) -> Completed | Kept:
+) -> Kept:
     ticket = await find_ticket(run.service, repo)
     fix = await plan_cve_fix(run.service, repo, base)
     plan = msgspec.structs.replace(plan, network=fix.narrow(plan.network))
@@ -139,19 +125,12 @@ async def _propose(
         )
         run.change = FinishedWork(base, commit)
         await fix.verify(commit)
-        verification = await retry_while_exhausted(
-            lambda: run_checks(run, plan, checkout, active), run.log.note
-        )
+        await retry_while_exhausted(lambda: run_checks(run, plan, checkout, active), run.log.note)
     run.finished_work = work = FinishedWork(base, commit)
-
-    async def publish() -> Completed:
-        await store_results(run)
-        # The agent may have run for hours: read the connection's credential again.
-        repo = await open_repo(run.service)
-        pushed = PushedWork(base, commit)
-        return await _publish(run, repo, plan, pushed, text, verification, ticket)
-
-    return await publish_or_keep(run.service, work, publish)
+    # The service stores the change that it publishes.
+    run.change = None
+    await store_results_at_end(run)
+    return await retry_while_exhausted(lambda: pack_work(run, work), run.log.note)
 
 
 async def _report(
@@ -195,48 +174,6 @@ async def _open_checkout(
         yield checkout, active
 
 
-async def _publish(
-    run: RunContext,
-    repo: HostedRepo,
-    plan: RunPlan,
-    work: PushedWork,
-    text: PullText,
-    verification: Verification | None,
-    ticket: FoundTicket | None,
-) -> Completed:
-    run.phases.begin("push")
-    work = await sign_by_platform(run.service, repo, work)
-    await push_commit(run.service, repo, work.commit, work.base)
-    run.pushed_commit = work.commit
-    pull = await open_pull_request(run.service, repo, plan.pull_options, work, text, verification)
-    await link_ticket(run.service, ticket, pull, text.title)
-    return pull
-
-
-async def _publish_kept_work(run: RunContext, repo: HostedRepo, agent: Agent) -> Completed:
-    """Publish the work that an earlier attempt kept, without running the agent."""
-    work = await restore_kept_work(run.service, repo)
-    with run.tools.mirrors.in_use(run.job.repo_id):
-        summary = await run.tools.commit_summaries.load(run.mirror, run.job.repo_id, work.base)
-        configuration = await _configuration(run, summary)
-        requested = await load_request(
-            run.service.db, run.job.repo_id, run.mirror, work.base, summary, configuration
-        )
-        plan = plan_run(run.job, agent, configuration)
-        plan = plan.protect_scripts(requested.request.definition.setup)
-        await check_kept_commit(run, plan, work)
-        run.change = FinishedWork(work.base, work.commit)
-        await store_results(run)
-        if (merged := await find_merged_pull(run.service, repo, work.base)) is not None:
-            await repo.end_outage()
-            return merged
-        text = await read_pull_text(run.mirror, work.commit)
-        ticket = await find_ticket_again(run.service, repo)
-        pull = await _publish(run, repo, plan, work, text, run.job.verification, ticket)
-        await repo.end_outage()
-        return pull
-
-
 def _check_adopted(run: RunContext, environment: RunEnvironment) -> None:
     """Services and setup of an adopted agent ended with the worker that started them."""
     definition = environment.definition
@@ -244,22 +181,16 @@ def _check_adopted(run: RunContext, environment: RunEnvironment) -> None:
         raise SandboxLost("the services of its environment ended with the worker that started it")
 
 
-async def _adopt(run: RunContext, repo: HostedRepo, plan: RunPlan, pushed: PushedWork) -> Completed:
-    """Open the pull request of what an earlier attempt pushed, without running the agent again."""
+async def _adopt(run: RunContext, repo: HostedRepo, pushed: PushedWork) -> Kept:
+    """Keep what an earlier attempt pushed, without running the agent again."""
     await _start(run, pushed.base)
-    run.log.note(f"adopted {run.job.branch}, already pushed at {pushed.commit[:12]}")
-    ticket = await find_ticket_again(run.service, repo)
-    await repo.fetch(run.job.branch, pushed.commit)
-    run.change = FinishedWork(pushed.base, pushed.commit)
-    await store_results(run)
-    text = await read_pull_text(run.mirror, pushed.commit)
-    run.pushed_commit = pushed.commit
-    pull = await open_pull_request(
-        run.service, repo, plan.pull_options, pushed, text, run.job.verification
-    )
-    await repo.end_outage()
-    await link_ticket(run.service, ticket, pull, text.title)
-    return pull
+    head = pushed.head or pushed.commit
+    await repo.fetch(run.job.branch, head)
+    own = await find_own_commit(run.mirror, head, run.job)
+    if own is None:
+        raise PushRejected(f"the branch {run.job.branch!r} exists, and is not of this job")
+    run.log.note(f"adopted {run.job.branch}, already pushed at {own.commit[:12]}")
+    return await pack_work(run, FinishedWork(own.base, own.commit))
 
 
 async def _start(run: RunContext, base: str) -> None:

@@ -2,44 +2,35 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
-from opentelemetry.trace import Span, SpanKind
+from opentelemetry.trace import Span
 
 from agentjobs_runtime.agents.definitions import Agent
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
-from agentjobs_runtime.protocol.outcomes import Completed, Failed, Outcome
-from agentjobs_runtime.tracing.spans import (
-    Attributes,
-    continue_trace,
-    fail,
-    record_wait,
-    set_attributes,
-    span,
-)
+from agentjobs_runtime.protocol.outcomes import Kept, Outcome
+from agentjobs_runtime.protocol.run_trace import record_run, run_attributes
+from agentjobs_runtime.tracing.spans import record_wait, span, within_span
+from agentjobs_worker.link.publishing import RunPhases
+
+
+@dataclass(slots=True)
+class RunSpan:
+    outcome: Outcome | None = None
 
 
 @contextmanager
-def run_span(job: ClaimedJob) -> Iterator[Span]:
+def run_span(job: ClaimedJob, phases: RunPhases) -> Iterator[RunSpan]:
     """The trace is that of the job's row, so that every worker continues the same one."""
-    attributes: Attributes = {
-        "agentjobs.organization.id": job.organization_id,
-        "agentjobs.job.id": job.id,
-        "agentjobs.repo": job.repo,
-        "agentjobs.agent": job.agent,
-        # Kept work is published without another attempt.
-        "agentjobs.attempt": job.attempt + (job.kept_at is None),
-    }
-    record_wait("queue", job.traceparent, job.queued_at, attributes)
-    with continue_trace("run job", job.traceparent, attributes, kind=SpanKind.CONSUMER) as run:
-        yield run
-
-
-def record_outcome(run: Span, outcome: Outcome) -> None:
-    set_attributes(run, {"agentjobs.outcome": type(outcome).__name__.lower()})
-    if isinstance(outcome, Completed):
-        set_attributes(run, {"agentjobs.pull_request.url": outcome.pr_url})
-    if isinstance(outcome, Failed):
-        fail(run, outcome.code)
+    record_wait("queue", job.traceparent, job.queued_at, run_attributes(job))
+    run = RunSpan()
+    try:
+        with within_span(phases.span):
+            yield run
+    finally:
+        # The span of work that the service publishes ends there.
+        if not isinstance(run.outcome, Kept):
+            record_run(job, phases.span, phases.claimed_at, run.outcome)
 
 
 def agent_span(agent: Agent) -> AbstractContextManager[Span]:

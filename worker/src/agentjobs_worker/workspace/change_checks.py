@@ -1,20 +1,13 @@
 """Checks an agent's tree and changes against the rules, with the help of git."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
+from agentjobs_runtime.change_rules import Protection, check_paths, refuse
 from agentjobs_runtime.git.blobs import blob_sizes, read_small_blobs
-from agentjobs_runtime.git.trees import REGULAR, Change, TooManyChanges, changes_between
-from agentjobs_runtime.mirrors.errors import UnsafeChange
-from agentjobs_runtime.repo_files.patterns import Pattern
+from agentjobs_runtime.git.trees import REGULAR, Change
 from agentjobs_runtime.repo_files.rules import (
     MAX_LFS_POINTER_BYTES,
-    format_paths,
     is_lfs_pointer,
-    new_gitlinks,
-    paths_matching,
-    protected_paths,
 )
 from agentjobs_worker.workspace.git_file_checks import refuse_unsafe_git_files
 from agentjobs_worker.workspace.staging import Stage
@@ -25,21 +18,9 @@ async def check_tree(stage: Stage, scan: TreeScan) -> None:
     """Run before staging. Ignored paths are not committed, so they may stay."""
     parents = {path: path.rpartition(b"/")[0] for path in scan.nested_git}
     ignored = await _find_ignored(stage, [*filter(None, parents.values()), *scan.oversized])
-    _refuse("a nested git directory", [p for p in parents if parents[p] not in ignored])
+    refuse("a nested git directory", [p for p in parents if parents[p] not in ignored])
     limit = f"a file above {MAX_FILE_BYTES // 1024**2} MiB"
-    _refuse(limit, [path for path in scan.oversized if path not in ignored])
-
-
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """Paths that the repository protects, and scripts that the service executes from it.
-
-    `lifted` are those which an admin excluded from the service's own list.
-    """
-
-    added: tuple[Pattern, ...] = ()
-    lifted: tuple[Pattern, ...] = ()
-    executed: tuple[Pattern, ...] = ()
+    refuse(limit, [path for path in scan.oversized if path not in ignored])
 
 
 async def check_changes(
@@ -47,38 +28,11 @@ async def check_changes(
 ) -> None:
     """Run after staging, on the changes that would be committed."""
     paths = [change.path for change in changes]
-    _refuse("a new submodule", new_gitlinks(changes))
     special = set(scan.special)
-    _refuse("a path that is neither a file nor a link", [path for path in paths if path in special])
-    _refuse("a file tracked by Git LFS", await _lfs_paths(stage, scan, changes))
+    refuse("a path that is neither a file nor a link", [path for path in paths if path in special])
+    refuse("a file tracked by Git LFS", await _lfs_paths(stage, scan, changes))
     await refuse_unsafe_git_files(stage, changes)
-    _refuse_protected(paths, protection)
-
-
-async def check_commit(mirror: Path, base: str, commit: str, protection: Protection) -> None:
-    """Repeat the checks of paths for a commit that was stored between its checks and its push."""
-    try:
-        changes = await changes_between(mirror, base, commit)
-    except TooManyChanges as error:
-        raise UnsafeChange("unsafe_change", f"The change touches {error}.") from None
-    _refuse("a new submodule", new_gitlinks(changes))
-    _refuse_protected([change.path for change in changes], protection)
-
-
-def _refuse(reason: str, paths: Sequence[bytes]) -> None:
-    if paths:
-        raise UnsafeChange("unsafe_change", f"The change contains {reason}: {format_paths(paths)}")
-
-
-def _refuse_protected(paths: Sequence[bytes], protection: Protection) -> None:
-    by_service = protected_paths(paths, protection.lifted, protection.executed)
-    for matches, remedy in (
-        (by_service, "`agentjobs repos lift` can allow it"),
-        (paths_matching(paths, protection.added), "protected_paths in .agentjobs.toml names them"),
-    ):
-        if matches:
-            message = f"The change touches protected paths: {format_paths(matches)}. ({remedy})"
-            raise UnsafeChange("protected_path", message)
+    check_paths(changes, protection)
 
 
 async def _find_ignored(stage: Stage, paths: Sequence[bytes]) -> set[bytes]:

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from agentjobs_runtime.change_rules import Protection
 from agentjobs_runtime.files.removal import remove
 from agentjobs_runtime.git.identity import Identity
 from agentjobs_runtime.git.limited_child import run_child
@@ -24,7 +25,7 @@ from agentjobs_runtime.mirrors.errors import RepoUnavailable, UnsafeChange
 from agentjobs_runtime.mirrors.mirror import INCOMING_PREFIX, mark_damaged, reports_damage
 from agentjobs_runtime.repo_files.patterns import parse_patterns
 from agentjobs_runtime.threads import run_in_thread
-from agentjobs_worker.workspace.change_checks import Protection, check_changes, check_tree
+from agentjobs_worker.workspace.change_checks import check_changes, check_tree
 from agentjobs_worker.workspace.checkout import Checkout
 from agentjobs_worker.workspace.staging import Stage, open_stage
 from agentjobs_worker.workspace.tree_scan import exceeds, scan_tree

@@ -1,8 +1,11 @@
-"""Cancels a job: a queued one at once, a running one through its worker."""
+"""Cancels a job: a queued one at once, a running one through its worker.
+
+Finished work that waits to be published is dropped at once.
+"""
 
 from agentjobs.jobs.lookup import job_not_found
 from agentjobs.jobs.operations.audit import entry_for_person, write_entry
-from agentjobs.jobs.queue.claim import lock_job
+from agentjobs.jobs.queue.claim import PUBLISHER, lock_job
 from agentjobs.jobs.queue.transition import apply, to_cancelled
 from agentjobs.jobs.states import FINAL, QUEUED
 from agentjobs.organizations.audit import Entry
@@ -19,7 +22,7 @@ async def cancel_job(db: Database, organization_id: str, job_id: str) -> None:
 async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Entry | None) -> None:
     await lock_job(tx, job_id)
     row = await tx.fetch_one(
-        "SELECT j.status, j.cancel_requested_at, j.kept_at, q.lease_owner FROM jobs j"
+        "SELECT j.status, j.cancel_requested_at, q.lease_owner, q.lease_expires_at FROM jobs j"
         " LEFT JOIN job_queue q ON q.job_id = j.id"
         " WHERE j.id = :job_id AND j.organization_id = :organization_id",
         job_id=job_id,
@@ -35,8 +38,8 @@ async def _cancel(tx: Transaction, organization_id: str, job_id: str, entry: Ent
     if row["cancel_requested_at"] is None:
         await write_entry(tx, organization_id, job_id, entry)
     now = await tx.clock_ms()
-    is_publishing = row["kept_at"] is not None and row["lease_owner"] is not None
-    if row["status"] == QUEUED and not is_publishing:
+    is_waiting = row["lease_owner"] == PUBLISHER and (row["lease_expires_at"] or 0) < now
+    if row["status"] == QUEUED or is_waiting:
         # A worker that prepares the job loses its claim, since the fence changes.
         await apply(tx, to_cancelled(job_id, now))
         return

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentjobs.jobs.operations.interruptions import keep_after_lost_claim, requeue
+from agentjobs.jobs.operations.interruptions import keep_after_lost_claim, publish_later, requeue
+from agentjobs.jobs.queue.kept_work import keep_work
 from agentjobs.jobs.queue.transition import (
     Change,
     apply_all,
@@ -14,7 +15,7 @@ from agentjobs.jobs.queue.transition import (
     to_reported,
 )
 from agentjobs.jobs.results.reports import store_report
-from agentjobs.jobs.states import COMPLETED
+from agentjobs.jobs.states import COMPLETED, RUNNING
 from agentjobs.store.database import Database, Row, Transaction
 from agentjobs.store.grouping import transact_together
 from agentjobs_runtime.protocol.claimed_job import Claim, ClaimedJob
@@ -32,7 +33,7 @@ from agentjobs_runtime.protocol.outcomes import (
 
 class _Finish(msgspec.Struct, frozen=True):
     job: ClaimedJob
-    outcome: Completed | Reported | Failed | Cancelled | Interrupted
+    outcome: Completed | Reported | Kept | Failed | Cancelled | Interrupted
     phases: str | None
 
     @property
@@ -68,11 +69,16 @@ async def _finish_all(tx: Transaction, ended: Sequence[_Finish]) -> list[bool]:
         if row is None and end.depends_on_row:
             stored[end.job.claim] = await keep_after_lost_claim(tx, end.job, end.outcome)
             continue
-        change = await _change(tx, end.job, end.outcome, row, now)
-        if change is None:
+        if isinstance(end.outcome, Kept) and row is not None and not row["cancel_requested_at"]:
+            if row["status"] == RUNNING:
+                await keep_work(tx, end.job.id, end.outcome.work, end.phases)
+                stored[end.job.claim] = True
+        elif (change := await _change(tx, end.job, end.outcome, row, now)) is not None:
+            changes.append(_with_phases(change, end.phases))
+        elif end.job.kept_at is None:
             stored[end.job.claim] = await release_claim(tx, *end.job.claim)
         else:
-            changes.append(_with_phases(change, end.phases))
+            stored[end.job.claim] = True
     applied = await apply_all(tx, changes, is_last=True)
     stored |= {
         (change.job_id, change.fence or 0): is_applied
@@ -98,11 +104,11 @@ async def _held_rows(tx: Transaction, jobs: Sequence[ClaimedJob]) -> dict[Claim,
 async def _change(
     tx: Transaction,
     job: ClaimedJob,
-    outcome: Completed | Reported | Failed | Cancelled | Interrupted,
+    outcome: Completed | Reported | Kept | Failed | Cancelled | Interrupted,
     row: Row | None,
     now: int,
 ) -> Change | None:
-    """None if the job stays queued, because its agent never started."""
+    """None if the job stays queued, because its agent never started, or its work stays kept."""
     if isinstance(outcome, Completed):
         is_draft = outcome.draft and await _is_still_draft(tx, job, outcome.pr_number)
         return _to_completed(job, now, outcome, is_draft=is_draft)
@@ -115,6 +121,9 @@ async def _change(
         return to_reported(job.id, now, job.fence)
     if isinstance(outcome, Failed):
         return to_failed(job.id, now, outcome.code, outcome.message, job.fence)
+    assert not isinstance(outcome, Kept)
+    if job.kept_at is not None:
+        return await publish_later(tx, job, outcome)
     return await requeue(tx, job, row, outcome)
 
 

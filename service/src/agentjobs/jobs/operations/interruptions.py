@@ -1,4 +1,5 @@
-"""Runs that end without a result: the job returns to the queue, with its work if that is done."""
+"""Runs that end without a result: the job returns to the queue, or is published later if its work
+is done."""
 
 from agentjobs.jobs.queue import kept_work
 from agentjobs.jobs.queue.environment_holds import store_hold
@@ -34,6 +35,9 @@ from agentjobs_runtime.protocol.outcomes import (
     Unreachable,
 )
 
+# Such as while the disk of the process is full.
+_PUBLISH_AGAIN_MS = 30_000
+
 
 async def requeue(
     tx: Transaction, job: ClaimedJob, row: Row, outcome: Interrupted
@@ -43,8 +47,6 @@ async def requeue(
     `row` has its status and attempt, and is locked.
     """
     match outcome:
-        case Kept():
-            return await _keep(tx, job, row, outcome)
         case Unreachable():
             return await _postpone(tx, job, row, outcome.outage)
         case NotReady():
@@ -61,7 +63,7 @@ async def keep_after_lost_claim(tx: Transaction, job: ClaimedJob, outcome: Outco
     """Stores the outcome of a worker that was cut off; False if the job continued without it."""
     if isinstance(outcome, Kept):
         return await kept_work.keep_work_of_lost_claim(tx, job.id, outcome.work)
-    if isinstance(outcome, Reported) and await kept_work.hold_for_finished_work(tx, job.id):
+    if isinstance(outcome, Reported) and await kept_work.run_for_finished_work(tx, job.id):
         now = await tx.clock_ms()
         await store_report(tx, job.id, outcome.report, now)
         return await apply(tx, to_reported(job.id, now))
@@ -99,21 +101,32 @@ async def _replace_sandbox(
     return to_failed(job.id, now, outcome.failure.code, message, job.fence)
 
 
+async def publish_later(tx: Transaction, job: ClaimedJob, outcome: Interrupted) -> Change | None:
+    """The change that fails the job after a day; None if its work stays kept."""
+    if not isinstance(outcome, Unreachable):
+        delay_ms = 0 if isinstance(outcome, Released) else _PUBLISH_AGAIN_MS
+        await kept_work.publish_later(tx, job, delay_ms)
+        return None
+    await record_outage(tx, outcome.outage)
+    now = await tx.clock_ms()
+    if job.kept_at is not None and now - job.kept_at >= kept_work.MAX_AGE_MS:
+        message = kept_work.expiry_message(outcome.outage.message)
+        return to_failed(job.id, now, "repo_unavailable", message, job.fence)
+    await kept_work.publish_later(tx, job, 0)
+    return None
+
+
 async def _postpone(tx: Transaction, job: ClaimedJob, row: Row, outage: Outage) -> Change | None:
     """Wait until the platform or tracker responds; after a day, fail."""
     since = await record_outage(tx, outage)
     now = await tx.clock_ms()
-    is_of_platform = outage.key in (*job.platform_keys, job.refusal_key)
-    code = "repo_unavailable" if is_of_platform else "forge_error"
-    if job.kept_at is not None and now - job.kept_at >= kept_work.MAX_AGE_MS:
-        message = kept_work.expiry_message(outage.message)
-    elif job.kept_at is None and now - max(since, job.created_at) >= MAX_OUTAGE_MS:
-        what = "platform" if is_of_platform else "tracker"
-        message = f"The {what} has been unreachable for 24 hours: {outage.message}"
-    else:
+    is_of_platform = outage.key in job.platform_keys
+    if now - max(since, job.created_at) < MAX_OUTAGE_MS:
         if not is_of_platform:
             await _wait_for_tracker(tx, job, outage.key)
         return _release(job, row, now)
+    code, what = ("repo_unavailable", "platform") if is_of_platform else ("forge_error", "tracker")
+    message = f"The {what} has been unreachable for 24 hours: {outage.message}"
     return to_failed(job.id, now, code, message, job.fence)
 
 
@@ -138,15 +151,3 @@ async def _wait_for_environment(
         key=hold.key,
     )
     return _release(job, row, await tx.clock_ms())
-
-
-async def _keep(tx: Transaction, job: ClaimedJob, row: Row, outcome: Kept) -> Change | None:
-    if outcome.outage is not None:
-        await record_outage(tx, outcome.outage)
-    if row["status"] != RUNNING:
-        # The work of an earlier attempt, which is already kept.
-        return None
-    await kept_work.store_work(tx, job.id, outcome.work)
-    now = await tx.clock_ms()
-    # The agent ran, so the attempt counts as it is.
-    return to_queued(job.id, now, job.fence, kept_at=now)

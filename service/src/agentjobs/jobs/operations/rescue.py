@@ -4,6 +4,7 @@ requeued, and after too many lost workers they fail with `worker_lost`."""
 from collections.abc import Callable
 
 from agentjobs.jobs.logs.chunks import append_note
+from agentjobs.jobs.queue.claim import is_on_worker
 from agentjobs.jobs.queue.lost_claims import (
     HAS_RETURNED,
     count_lost_claims,
@@ -27,7 +28,7 @@ from agentjobs_runtime.settings import Settings
 
 _BATCH = 100
 _CLAIMED = (
-    "SELECT j.id, j.status, q.fence, j.cancel_requested_at, j.kept_at, j.repo_id,"
+    "SELECT j.id, j.status, q.fence, j.cancel_requested_at, j.repo_id,"
     " q.lease_expires_at, j.branch, j.follows, o.name AS organization, r.full_name,"
     f" {HAS_RETURNED} AS has_returned"
     " FROM job_queue q JOIN jobs j ON j.id = q.job_id"
@@ -35,11 +36,11 @@ _CLAIMED = (
 )
 # Expired, or from before the clock was set back: a lost worker's would last for too long.
 _HAS_EXPIRED = (
-    "SELECT 1 AS found FROM job_queue WHERE lease_owner IS NOT NULL AND (lease_expires_at <"
-    f" {DATABASE_NOW} OR lease_expires_at > {DATABASE_NOW} + CAST(:max_ms AS BIGINT)) LIMIT 1"
+    f"SELECT 1 AS found FROM job_queue q WHERE {is_on_worker('q')} AND (q.lease_expires_at <"
+    f" {DATABASE_NOW} OR q.lease_expires_at > {DATABASE_NOW} + CAST(:max_ms AS BIGINT)) LIMIT 1"
 )
 _EXPIRED = (
-    f"{_CLAIMED} WHERE q.lease_owner IS NOT NULL"
+    f"{_CLAIMED} WHERE {is_on_worker('q')}"
     " AND (q.lease_expires_at < :now OR q.lease_expires_at > :limit)"
     " LIMIT :batch /*postgresql FOR UPDATE OF q, j SKIP LOCKED */"
 )
@@ -110,7 +111,7 @@ async def _end_claims(
 async def _complete(tx: Transaction, row: Row, now: int, public_url: str) -> bool:
     """Complete a job that has opened its pull request."""
     # The pull request of a follow-up is older than the job; its next run recognizes its commit.
-    if row["follows"] is not None or (row["status"] != RUNNING and row["kept_at"] is None):
+    if row["follows"] is not None or row["status"] != RUNNING:
         return False
     pull = await tx.fetch_one(
         "SELECT number, url, draft, head_commit FROM pulls WHERE repo_id = :repo_id"
@@ -141,7 +142,7 @@ async def _end_claim(tx: Transaction, row: Row, now: int, retries: int, *, may_f
     if row["cancel_requested_at"] is not None:
         return await apply(tx, to_cancelled(job_id, now, fence))
     claims = await count_lost_claims(tx, job_id, now)
-    failure = describe_failure(claims, now, retries, has_kept_work=row["kept_at"] is not None)
+    failure = describe_failure(claims, now, retries)
     if failure is not None and not may_fail:
         return False
     await record_lost_claim(tx, job_id, now)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Set
 import msgspec
 
 from agentjobs.jobs.model import CreateJobRequest
+from agentjobs.jobs.queue.claim import is_on_worker
 from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.jobs.queue.lengths import QueueLengths
 from agentjobs.organizations.authentication import Caller
@@ -48,8 +49,8 @@ _EXPRESSIONS = {
     " (SELECT 1 FROM job_queue /*sqlite INDEXED BY job_queue_waiting_in_order */"
     " WHERE lease_owner IS NULL AND organization_id = o.id"
     " /*postgresql ORDER BY queue_order, job_id */) AS waiting))",
-    "active_jobs": "(SELECT COUNT(*) FROM job_queue /*sqlite INDEXED BY job_queue_leased */"
-    " WHERE lease_owner IS NOT NULL AND organization_id = o.id)",
+    "active_jobs": "(SELECT COUNT(*) FROM job_queue a /*sqlite INDEXED BY job_queue_leased */"
+    f" WHERE {is_on_worker('a')} AND a.organization_id = o.id)",
 }
 _COLUMNS = ", ".join(_EXPRESSIONS[name] for name in Admission.__struct_fields__)
 _ADMISSIONS = BatchStatement(

@@ -9,6 +9,8 @@ from agentjobs_runtime.protocol.cause import stored_cause
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.verification import stored_verification
 
+# The lease owner of jobs whose finished work the service publishes.
+PUBLISHER = "service"
 # The job with the parameters `job_id` and `fence`, if its claim is held; the claim cannot end
 # before the transaction does.
 CLAIMED_JOB = (
@@ -17,8 +19,13 @@ CLAIMED_JOB = (
 )
 
 
+def is_on_worker(queue: str) -> str:
+    """An SQL condition: the job takes a slot, and a place in its plan."""
+    return f"{queue}.lease_owner IS NOT NULL AND {queue}.lease_owner <> '{PUBLISHER}'"
+
+
 def claimed_job(row: Row, credential: str, claimed_at: int) -> ClaimedJob:
-    is_adopted = row["status"] == RUNNING
+    is_adopted = row["status"] == RUNNING and row["kept_at"] is None
     return to_struct(
         row,
         ClaimedJob,

@@ -2,9 +2,14 @@
 
 import msgspec
 
+from agentjobs.jobs.queue.claim import PUBLISHER, is_on_worker
 from agentjobs.jobs.queue.environment_holds import waits_for_environment
 from agentjobs.jobs.queue.platform_outages import has_outage, is_held
-from agentjobs.organizations.pauses import ORGANIZATION_IS_RUNNING, SERVICE_IS_RUNNING
+from agentjobs.organizations.pauses import (
+    ORGANIZATION_IS_RUNNING,
+    PAUSED_AT,
+    SERVICE_IS_RUNNING,
+)
 from agentjobs.store.array_literal import array
 from agentjobs.store.batch_statement import rows_source
 from agentjobs.store.database_clock import DATABASE_NOW
@@ -29,7 +34,7 @@ LOCK_AGENT = (
     " AS locked */"
 )
 ACTIVE_OF_AGENT = (
-    "SELECT COUNT(*) AS active FROM job_queue WHERE lease_owner IS NOT NULL AND agent = :agent"
+    f"SELECT COUNT(*) AS active FROM job_queue a WHERE {is_on_worker('a')} AND a.agent = :agent"
 )
 # One claim at a time per organization: two workers could exceed its limit together. It takes the
 # first `count` that no other claim has locked. The number of active jobs is part of the next
@@ -61,7 +66,7 @@ _HAS_LIMIT = "r.max_concurrent_jobs IS NOT NULL"
 _ONE_BY_ONE = "(SELECT CAST(:one_by_one AS BOOLEAN))"
 _IS_AT_LIMIT = (
     f"r.max_concurrent_jobs <= (SELECT COUNT(*) FROM job_queue b {_LEASED_INDEX}"
-    " WHERE b.lease_owner IS NOT NULL"
+    f" WHERE {is_on_worker('b')}"
     " AND b.organization_id = r.organization_id AND b.repo_id = r.id)"
 )
 CLAIM = (
@@ -127,7 +132,7 @@ def _statements(*, with_outages: bool) -> Statements:
 def _active(organization_id: str) -> str:
     return (
         f"(SELECT COUNT(*) FROM job_queue a {_LEASED_INDEX}"
-        f" WHERE a.lease_owner IS NOT NULL AND a.organization_id = {organization_id})"
+        f" WHERE {is_on_worker('a')} AND a.organization_id = {organization_id})"
     )
 
 
@@ -179,6 +184,18 @@ def _next_job(*, with_outages: bool) -> str:
 def _is_free(job: str) -> str:
     return f" AND NOT {is_held(job)} AND NOT {waits_for_environment(job)}"
 
+
+# Jobs with finished work that no process publishes now, unless they wait for their platform. What
+# was kept before a pause waits for its end.
+TO_PUBLISH = (
+    "SELECT q.job_id FROM job_queue q JOIN jobs j ON j.id = q.job_id"
+    f" WHERE q.lease_owner = '{PUBLISHER}'"
+    f" AND (q.lease_expires_at IS NULL OR q.lease_expires_at < {DATABASE_NOW})"
+    f" AND NOT {is_held('q')}"
+    " AND NOT EXISTS (SELECT 1 FROM effective_settings p"
+    f"  WHERE p.name = '{PAUSED_AT}' AND p.updated_at > j.kept_at)"
+    " ORDER BY j.kept_at, q.job_id LIMIT :count /*postgresql FOR UPDATE OF q SKIP LOCKED */"
+)
 
 DURING_OUTAGES = _statements(with_outages=True)
 WITHOUT_OUTAGES = _statements(with_outages=False)

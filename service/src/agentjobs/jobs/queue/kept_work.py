@@ -1,14 +1,26 @@
-"""Finished work that could not be published yet: a commit as a thin bundle, until its job ends."""
+"""Finished work until it is published: a commit as a thin bundle.
 
-from agentjobs.jobs.queue.transition import apply, release_claim, to_failed
+Its job runs on, without a worker: the processes of the service claim it, one at a time.
+"""
+
+from agentjobs.jobs.queue import claim_queries as queries
+from agentjobs.jobs.queue.claim import PUBLISHER, claimed_job
+from agentjobs.jobs.queue.platform_outages import postpone_others
+from agentjobs.jobs.queue.transition import Change, apply, to_failed
+from agentjobs.jobs.states import RUNNING
+from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.store.database import Database, Transaction
-from agentjobs.store.in_transaction import in_large_transaction
-from agentjobs_runtime.clock import DAY_MS
+from agentjobs.store.in_transaction import in_large_transaction, in_transaction
+from agentjobs_runtime.clock import DAY_MS, now_ms
+from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.outcomes import KeptWork
 
-MAX_BUNDLE_BYTES = 32 * 1024**2
 MAX_AGE_MS = DAY_MS
+TOPIC = "publish"
 _BATCH = 10
+_PUBLISHED_BY_NOBODY = (
+    f"q.lease_owner = '{PUBLISHER}' AND (q.lease_expires_at IS NULL OR q.lease_expires_at < :now)"
+)
 
 
 async def load_kept_work(db: Database, job_id: str) -> KeptWork | None:
@@ -23,49 +35,101 @@ async def load_kept_work(db: Database, job_id: str) -> KeptWork | None:
     return KeptWork(row["base_commit"], row["head_commit"], bytes(row["bundle"]))
 
 
-async def store_work(tx: Transaction, job_id: str, work: KeptWork) -> None:
-    """The caller sets the job's `kept_at`."""
+async def keep_work(
+    tx: Transaction, job_id: str, work: KeptWork, phases: str | None = None
+) -> None:
+    """For a running job whose row is locked: its claim ends, and the service publishes the work."""
     await tx.execute(
         "INSERT INTO kept_work (job_id, base_commit, head_commit, bundle)"
-        " VALUES (:job_id, :base_commit, :head_commit, :bundle) ON CONFLICT (job_id) DO UPDATE"
-        " SET base_commit = excluded.base_commit, head_commit = excluded.head_commit,"
-        " bundle = excluded.bundle",
+        " VALUES (:job_id, :base_commit, :head_commit, :bundle)",
         job_id=job_id,
         base_commit=work.base_commit,
         head_commit=work.head_commit,
         bundle=work.bundle,
     )
+    await tx.execute(
+        f"UPDATE job_queue SET lease_owner = '{PUBLISHER}', lease_expires_at = NULL,"
+        " credential_hash = NULL, fence = fence + 1 WHERE job_id = :job_id",
+        job_id=job_id,
+    )
+    await tx.execute(
+        "UPDATE jobs SET kept_at = :now, phases = COALESCE(CAST(:phases AS TEXT), phases)"
+        " WHERE id = :job_id",
+        job_id=job_id,
+        now=await tx.clock_ms(),
+        phases=phases,
+    )
+    # Another job can have its slot, and its place in the plan.
+    tx.announce(TOPIC, "jobs", f"job:{job_id}")
 
 
 async def keep_work_of_lost_claim(tx: Transaction, job_id: str, work: KeptWork) -> bool:
     """Keeps the work of a worker that was cut off, unless the agent has been started again."""
-    if not await hold_for_finished_work(tx, job_id):
+    if not await run_for_finished_work(tx, job_id):
         return False
-    await store_work(tx, job_id, work)
-    tx.announce("jobs")
+    await keep_work(tx, job_id, work)
     return True
 
 
-async def hold_for_finished_work(tx: Transaction, job_id: str) -> bool:
+async def run_for_finished_work(tx: Transaction, job_id: str) -> bool:
     """Whether a job that returned to the queue still needs the work of its lost claim.
 
-    The agent is then not started again, and a worker that is preparing the job loses its claim.
+    It runs then, so that the agent is not started again: a worker that is preparing the job loses
+    its claim.
     """
     row = await tx.fetch_one(
         "SELECT q.fence FROM job_queue q JOIN jobs j ON j.id = q.job_id"
-        " WHERE q.job_id = :job_id AND j.status = 'queued' AND j.kept_at IS NULL"
-        " /*postgresql FOR UPDATE OF q, j */",
+        " WHERE q.job_id = :job_id AND j.status = 'queued' /*postgresql FOR UPDATE OF q, j */",
         job_id=job_id,
     )
-    if row is None:
-        return False
-    await release_claim(tx, job_id, row["fence"])
-    await tx.execute(
-        "UPDATE jobs SET kept_at = :now WHERE id = :job_id",
-        job_id=job_id,
-        now=await tx.clock_ms(),
+    return row is not None and await apply(tx, Change(job_id, RUNNING, await tx.clock_ms()))
+
+
+@in_transaction
+async def claim_kept_work(tx: Transaction, count: int, lease_ms: int) -> list[ClaimedJob]:
+    """At most `count` jobs whose work this process publishes now."""
+    credentials: dict[str, str] = {}
+    for row in await tx.fetch_all(queries.TO_PUBLISH, now=now_ms(), count=count):
+        credentials[row["job_id"]] = credential = new_token(JOB_CREDENTIAL_PREFIX)
+        await tx.execute(
+            queries.CLAIM,
+            job_id=row["job_id"],
+            worker_id=PUBLISHER,
+            lease_expires_at=await tx.clock_ms() + lease_ms,
+            credential_hash=token_hash(credential),
+        )
+    if not credentials:
+        return []
+    now = await tx.clock_ms()
+    rows = await tx.fetch_all(queries.DURING_OUTAGES.read, ids=[*credentials])
+    jobs = [claimed_job(row, credentials[row["id"]], now) for row in rows]
+    if keys := {key for job in jobs if job.has_outage for key in job.outage_keys}:
+        await postpone_others(tx, keys)
+    return jobs
+
+
+@in_transaction
+async def renew_publishing(tx: Transaction, job: ClaimedJob, lease_ms: int) -> bool:
+    """False if another process has the job, or it has ended."""
+    return await _set_lease(tx, job, await tx.clock_ms() + lease_ms)
+
+
+async def publish_later(tx: Transaction, job: ClaimedJob, delay_ms: int) -> bool:
+    """Any process may publish the work after the delay, once its platform is not away."""
+    until = await tx.clock_ms() + delay_ms if delay_ms else None
+    tx.announce(TOPIC)
+    return await _set_lease(tx, job, until)
+
+
+async def _set_lease(tx: Transaction, job: ClaimedJob, until: int | None) -> bool:
+    changed = await tx.execute(
+        "UPDATE job_queue SET lease_expires_at = CAST(:until AS BIGINT)"
+        f" WHERE job_id = :job_id AND fence = :fence AND lease_owner = '{PUBLISHER}'",
+        job_id=job.id,
+        fence=job.fence,
+        until=until,
     )
-    return True
+    return changed > 0
 
 
 def expiry_message(reason: str = "") -> str:
@@ -75,14 +139,15 @@ def expiry_message(reason: str = "") -> str:
 
 @in_large_transaction
 async def fail_expired_work(tx: Transaction) -> int:
-    """Fail the jobs whose work was kept for too long and that no worker is publishing now."""
+    """Fail the jobs whose work was kept for too long and that no process is publishing now."""
     now = await tx.clock_ms()
     rows = await tx.fetch_all(
         "SELECT j.id FROM kept_work k JOIN jobs j ON j.id = k.job_id"
         " JOIN job_queue q ON q.job_id = j.id"
-        " WHERE j.kept_at < :before AND q.lease_owner IS NULL"
+        f" WHERE j.kept_at < :before AND {_PUBLISHED_BY_NOBODY}"
         " LIMIT :batch /*postgresql FOR UPDATE OF q SKIP LOCKED */",
         before=now - MAX_AGE_MS,
+        now=now,
         batch=_BATCH,
     )
     for row in rows:

@@ -108,13 +108,11 @@ async def mark_alive(tx: Transaction, worker_id: str) -> None:
     )
 
 
-def describe_failure(
-    claims: LostClaims, now: int, retries: int, *, has_kept_work: bool
-) -> str | None:
+def describe_failure(claims: LostClaims, now: int, retries: int) -> str | None:
     """Why the job is not requeued again, as a message; None if it is. Pure."""
     if claims.during_runs > retries:
         return f"This job lost its worker {claims.during_runs} times; it is not retried."
-    if claims.during_preparation >= MAX_LOST_IN_PREPARATION and not has_kept_work:
+    if claims.during_preparation >= MAX_LOST_IN_PREPARATION:
         return (
             f"{claims.during_preparation} workers were lost while they prepared this job; it is"
             " not retried."

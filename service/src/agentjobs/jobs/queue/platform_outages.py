@@ -7,6 +7,7 @@ that does not accept finished work of a repository is an outage for jobs with su
 
 from collections.abc import Iterable
 
+from agentjobs.jobs.queue.claim import PUBLISHER
 from agentjobs.store.database import Database, Transaction
 from agentjobs.store.database_clock import DATABASE_NOW
 from agentjobs.store.in_transaction import in_transaction
@@ -104,7 +105,7 @@ async def unreachable_reason(db: Database, job_id: str) -> str | None:
 
 
 async def waiting_by_outage(db: Database) -> dict[str, int]:
-    """How many queued jobs wait for each platform or tracker that did not respond lately.
+    """How many jobs wait for each platform or tracker that did not respond lately.
 
     The key is `LOCAL` for every repository of this service.
     """
@@ -113,8 +114,9 @@ async def waiting_by_outage(db: Database) -> dict[str, int]:
         " AS outage, COUNT(DISTINCT q.job_id) AS jobs FROM job_queue q"
         " JOIN repos r ON r.id = q.repo_id"
         f" JOIN platform_outages x ON x.key IN {_KEYS.format(job='q')}"
-        " WHERE q.lease_owner IS NULL"
+        " WHERE (q.lease_owner IS NULL OR q.lease_owner = :publisher)"
         f" AND x.retry_at + {_MAX_RETRY_MS} > {DATABASE_NOW} GROUP BY outage ORDER BY outage",
+        publisher=PUBLISHER,
         now=now_ms(),
     )
     return {row["outage"]: row["jobs"] for row in rows}

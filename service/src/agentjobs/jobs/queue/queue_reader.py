@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
+from agentjobs.jobs.queue.claim import is_on_worker
 from agentjobs.jobs.queue.durations import Durations, FinishedJob
 from agentjobs.jobs.queue.insert import PRIORITY_MS
 from agentjobs.jobs.queue.queue_model import Arrivals, Backlog, Pool, Queue, RunningJob
@@ -20,7 +21,7 @@ _RUNNING = (
     "SELECT q.organization_id, q.agent, q.repo_id, q.lease_owner, j.status, j.started_at, o.plan"
     " FROM job_queue q JOIN jobs j ON j.id = q.job_id"
     " JOIN organizations o ON o.id = q.organization_id"
-    " WHERE q.lease_owner IS NOT NULL LIMIT :limit"
+    f" WHERE {is_on_worker('q')} LIMIT :limit"
 )
 # Each of the two reads only an index.
 _WAITING_BY_AGENT = (

@@ -67,9 +67,7 @@ _EMITTED = {
 
 _CONDITION_OF: dict[JobStatus, str] = {
     # The agent never runs again for work that is done.
-    RUNNING: " AND j.kept_at IS NULL",
-    # A queued job completes only by publishing the work that was kept.
-    COMPLETED: " AND (j.status <> 'queued' OR j.kept_at IS NOT NULL)",
+    QUEUED: " AND j.kept_at IS NULL",
 }
 _CANCELLED_MESSAGE = "The job was cancelled."
 _MAX_MESSAGE_LENGTH = 8_000

@@ -13,7 +13,7 @@ from agentjobs.jobs.queue.estimate import WaitingJob, estimate_waiting
 from agentjobs.jobs.queue.fleet import FleetState, decode_tags
 from agentjobs.jobs.queue.platform_outages import unreachable_reason
 from agentjobs.jobs.results.reports import load_report
-from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, STATUSES, JobStatus
+from agentjobs.jobs.states import COMPLETED, FINAL, QUEUED, RUNNING, STATUSES, JobStatus
 from agentjobs.jobs.views.job_filter import JobFilter, find_jobs
 from agentjobs.jobs.views.rows import (
     SELECT_JOB,
@@ -46,7 +46,7 @@ async def get_job(context: JobsContext, organization_id: str, job_id: str) -> Jo
     row = await _read_job(context.db, job_id, organization_id)
     if row is None:
         raise job_not_found(job_id)
-    job = job_view(row, await _queue_reason(context, row))
+    job = job_view(row, await _waiting_reason(context, row))
     job = msgspec.structs.replace(job, phases=build_phases(row))
     if job.queue_position is not None and job.queue_reason in _ESTIMATED:
         return await _with_estimate(context, row, job)
@@ -122,7 +122,7 @@ async def list_jobs(
         ids=page.ids,
         now=now_ms(),
     )
-    jobs = [job_view(row, await _queue_reason(context, row)) for row in map(job_row, rows)]
+    jobs = [job_view(row, await _waiting_reason(context, row)) for row in map(job_row, rows)]
     return JobViews(jobs, page.next_before)
 
 
@@ -158,6 +158,12 @@ async def get_prompt(db: Database, organization_id: str, job_id: str) -> str | N
     return prompt
 
 
+async def _waiting_reason(context: JobsContext, row: JobRow) -> str | None:
+    if row.status == RUNNING and row.kept_at is not None:
+        return await _publishing_reason(context, row.id, row.kept_at)
+    return await _queue_reason(context, row)
+
+
 async def _queue_reason(context: JobsContext, row: JobRow) -> str | None:
     """Why a waiting job cannot start; None when it only waits for jobs ahead of it."""
     if row.status != QUEUED or row.organization_active is None:
@@ -173,6 +179,14 @@ async def _queue_reason(context: JobsContext, row: JobRow) -> str | None:
         if await is_environment_building(context.db, row.id):
             return "environment_building"
     return fleet.queue_reason(row.agent, decode_tags(row.required_tags))
+
+
+async def _publishing_reason(context: JobsContext, job_id: str, kept_at: int) -> str | None:
+    """What finished work waits for."""
+    fleet = await context.fleet.state()
+    if fleet.paused_at is not None and fleet.paused_at > kept_at:
+        return "paused"
+    return await unreachable_reason(context.db, job_id) if fleet.has_outages else None
 
 
 def _reached_limit(context: JobsContext, row: JobRow, fleet: FleetState) -> str | None:

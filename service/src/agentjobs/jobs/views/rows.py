@@ -13,6 +13,7 @@ from agentjobs.jobs.model import (
     stored_warnings,
 )
 from agentjobs.jobs.phases import JobTimes, PhaseView, phase_views
+from agentjobs.jobs.queue.claim import is_on_worker
 from agentjobs.jobs.states import RETRYABLE, JobStatus
 from agentjobs.store.database import Row, column_values
 from agentjobs.store.database_clock import DATABASE_NOW
@@ -29,13 +30,12 @@ IS_CLAIMED = (
 _ACTIVE = (
     "CASE WHEN q.job_id IS NOT NULL THEN"
     " (SELECT COUNT(*) FROM job_queue a /*sqlite INDEXED BY job_queue_leased */"
-    "  WHERE a.lease_owner IS NOT NULL"
-    "  AND a.organization_id = j.organization_id) END"
+    f"  WHERE {is_on_worker('a')} AND a.organization_id = j.organization_id) END"
 )
 _REPO_ACTIVE = (
     "CASE WHEN r.max_concurrent_jobs IS NOT NULL THEN"
     " (SELECT COUNT(*) FROM job_queue a /*sqlite INDEXED BY job_queue_leased */"
-    "  WHERE a.lease_owner IS NOT NULL AND a.organization_id = j.organization_id"
+    f"  WHERE {is_on_worker('a')} AND a.organization_id = j.organization_id"
     "  AND a.repo_id = j.repo_id) END"
 )
 _PULL_STATE = (
@@ -98,6 +98,7 @@ class JobRow(msgspec.Struct, frozen=True, gc=False):
     queued_at: int
     is_claimed: int
     phases: str | None
+    kept_at: int | None
 
 
 _EXPRESSIONS = {

@@ -54,6 +54,10 @@ _STEPS: Mapping[str, Sequence[str]] = {
             SELECT id, organization_id, repo_id, agent, queue_order, fence,
                 lease_owner, lease_expires_at, credential_hash, waits_for, environment_key
             FROM jobs WHERE status NOT IN ('completed', 'failed', 'cancelled');
+        UPDATE job_queue SET lease_owner = 'service', lease_expires_at = NULL
+            WHERE job_id IN (SELECT job_id FROM kept_work);
+        UPDATE jobs SET status = 'running'
+            WHERE status = 'queued' AND id IN (SELECT job_id FROM kept_work);
         DROP INDEX jobs_credential;
         DROP INDEX jobs_leased;
         DROP INDEX jobs_waiting_for_agent;

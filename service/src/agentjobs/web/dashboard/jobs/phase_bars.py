@@ -20,6 +20,7 @@ _TITLES: Mapping[str, str] = {
     "agent": "Agent",
     "checks": "Checks",
     "push": "Push",
+    "publishing": "Waiting to publish",
     "pull_request": "Pull request",
 }
 _CLASSES: Mapping[str, str] = {
@@ -29,6 +30,7 @@ _CLASSES: Mapping[str, str] = {
     "agent": "s-1",
     "checks": "s-3",
     "push": "s-2",
+    "publishing": "s-quiet",
     "pull_request": "s-6",
 }
 _INTERRUPTIONS: Mapping[str, str] = {
