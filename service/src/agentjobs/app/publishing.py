@@ -10,13 +10,15 @@ from agentjobs.inventory.commit_summary import CommitSummaryCache
 from agentjobs.inventory.indexing import pom_fetcher
 from agentjobs.jobs.queue.claim import may_write_branch
 from agentjobs.jobs.queue.context import JobsContext
+from agentjobs.loops.mirrors_loop import MirrorsLoop
 from agentjobs.loops.publish_loop import PublishLoop
 from agentjobs.organizations.sealing import SealingKeys
 from agentjobs.publishing.context import ServiceTools
 from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.tickets.resolve import Tickets
+from agentjobs.web.context import WebContext
 from agentjobs_dependencies.version_choice import RegistryVersionChooser
-from agentjobs_runtime.loop import run_loops
+from agentjobs_runtime.loop import Loop, run_loops
 from agentjobs_runtime.mirrors.checkout_limits import MIB, CheckoutLimits
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_runtime.settings import Settings
@@ -50,17 +52,26 @@ async def open_service_tools(context: JobsContext, git_url: str) -> AsyncIterato
 
 
 @contextlib.asynccontextmanager
-async def publishing(tools: ServiceTools, stop_now: asyncio.Event) -> AsyncIterator[None]:
-    """At exit, work that is being published has the time of a drain; `stop_now` ends it."""
-    loop = PublishLoop(tools)
+async def publishing(
+    tools: ServiceTools, web: WebContext, stop_now: asyncio.Event, *, has_worker: bool = False
+) -> AsyncIterator[None]:
+    """At exit, work that is being published has the time of a drain; `stop_now` ends it.
+
+    `has_worker`: a worker of this process takes care of the mirrors.
+    """
+    settings = tools.context.settings
+    loop = PublishLoop(tools, is_able=lambda: web.repositories.is_usable)
+    loops: list[Loop] = [loop]
+    if not has_worker:
+        loops.append(MirrorsLoop(tools.db, tools.mirrors, settings.cache_max_bytes))
     ended = asyncio.Event()
-    task = asyncio.create_task(run_loops([loop], ended))
+    task = asyncio.create_task(run_loops(loops, ended))
     try:
         yield
     finally:
         ended.set()
         await task
-        await loop.finish(tools.context.settings.drain_grace_seconds, stop_now)
+        await loop.finish(settings.drain_grace_seconds, stop_now)
 
 
 def checkout_limits(settings: Settings) -> CheckoutLimits:

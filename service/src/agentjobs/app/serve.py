@@ -76,7 +76,7 @@ async def serving(
     on_ready: OnReady,
     role: Role,
     sign_in_link: str | None = None,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[WebContext]:
     """Serves the API while the block runs. Continues to serve while a worker drains."""
     certificates = prepare_certificates(jobs.settings)
     context = WebContext(
@@ -123,7 +123,7 @@ async def serving(
         await _wait_until_started(server, serving)
         group.create_task(run_loops(loops, served))
         try:
-            yield
+            yield context
         finally:
             served.set()
             server.stop()

@@ -70,8 +70,10 @@ async def run_up(
             _deliver_webhooks(context, stop, metrics, is_laptop=_is_laptop(settings)),
             open_service_tools(context, context.settings.own_url) as tools,
             running_worker(tools) as worker,
-            serving(context, listener, stop, metrics, on_ready, "up", await _sign_in_link(context)),
-            publishing(tools, stop.force_stop),
+            serving(
+                context, listener, stop, metrics, on_ready, "up", await _sign_in_link(context)
+            ) as web,
+            publishing(tools, web, stop.force_stop, has_worker=True),
         ):
             metrics.registry.register(WorkerMetrics(worker))
             await worker.run(stop.requested, stop.force_stop)
@@ -84,8 +86,8 @@ async def run_serve(settings: Settings, on_ready: OnReady) -> None:
             async with (
                 _deliver_webhooks(context, stop, metrics),
                 open_service_tools(context, context.settings.own_url) as tools,
-                serving(context, listener, stop, metrics, on_ready, "serve"),
-                publishing(tools, stop.force_stop),
+                serving(context, listener, stop, metrics, on_ready, "serve") as web,
+                publishing(tools, web, stop.force_stop),
             ):
                 await run_loops([rescue, fleet_size_loop(context.db)], stop.requested)
 

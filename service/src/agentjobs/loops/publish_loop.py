@@ -5,6 +5,7 @@ A process that is lost leaves the work to the others.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -41,8 +42,10 @@ _POLL_SECONDS = 1.0
 class PublishLoop:
     name = "publish"
 
-    def __init__(self, tools: ServiceTools) -> None:
+    def __init__(self, tools: ServiceTools, is_able: Callable[[], bool] = lambda: True) -> None:
+        """While `is_able` returns False, the work is left to other processes."""
         self._tools = tools
+        self._is_able = is_able
         self._db: Database = tools.db
         self._settings = tools.context.settings
         self._lease_ms = int(self._settings.lease_seconds * SECOND_MS)
@@ -76,7 +79,7 @@ class PublishLoop:
 
     async def _claim(self) -> bool:
         """Whether there may be more to publish now."""
-        free = _AT_ONCE - len(self._active)
+        free = _AT_ONCE - len(self._active) if self._is_able() else 0
         jobs = await claim_kept_work(self._db, free, self._lease_ms) if free else []
         for job in jobs:
             self._start(job)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from agentjobs.jobs.operations.disconnect import disconnect_repository
+from agentjobs.loops.mirrors_loop import MirrorsLoop
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_worker.loops.deleted_repos_loop import drop_deleted_repos
 from agentjobs_worker.workspace.checkout import Workspaces
@@ -26,3 +27,16 @@ async def test_only_mirrors_of_deleted_repositories_are_dropped(
     assert list((tmp_path / "mirrors").glob("*.git")) == []
     assert await drop_deleted_repos(harness.link(), workspaces) == set()
     await workspaces.close()
+
+
+async def test_a_service_without_a_worker_drops_mirrors_of_deleted_repositories(
+    harness: JobHarness, tmp_path: Path
+) -> None:
+    await harness.organization()
+    [row] = await harness.db.fetch_all("SELECT id FROM repos")
+    for repo_id in (row["id"], "repo_gone"):
+        (tmp_path / f"{repo_id}.git/objects/pack").mkdir(parents=True)
+    loop = MirrorsLoop(harness.db, Mirrors(tmp_path, recent_seconds=-1), 0)
+    assert await loop.drop_deleted() == {"repo_gone"}
+    assert [path.name for path in tmp_path.glob("*.git")] == [f"{row['id']}.git"]
+    assert await loop.drop_deleted() == set()

@@ -185,12 +185,14 @@ def _is_free(job: str) -> str:
     return f" AND NOT {is_held(job)} AND NOT {waits_for_environment(job)}"
 
 
-# Jobs with finished work that no process publishes now, unless they wait for their platform. What
-# was kept before a pause waits for its end.
-TO_PUBLISH = (
-    "SELECT q.job_id FROM job_queue q JOIN jobs j ON j.id = q.job_id"
-    f" WHERE q.lease_owner = '{PUBLISHER}'"
+# Jobs with finished work that no process publishes now.
+FREE_TO_PUBLISH = (
+    f"q.lease_owner = '{PUBLISHER}'"
     f" AND (q.lease_expires_at IS NULL OR q.lease_expires_at < {DATABASE_NOW})"
+)
+# Without those that wait for their platform. What was kept before a pause waits for its end.
+TO_PUBLISH = (
+    f"SELECT q.job_id FROM job_queue q JOIN jobs j ON j.id = q.job_id WHERE {FREE_TO_PUBLISH}"
     f" AND NOT {is_held('q')}"
     " AND NOT EXISTS (SELECT 1 FROM effective_settings p"
     f"  WHERE p.name = '{PAUSED_AT}' AND p.updated_at > j.kept_at)"

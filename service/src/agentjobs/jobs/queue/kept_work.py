@@ -18,9 +18,7 @@ from agentjobs_runtime.protocol.outcomes import KeptWork
 MAX_AGE_MS = DAY_MS
 TOPIC = "publish"
 _BATCH = 10
-_PUBLISHED_BY_NOBODY = (
-    f"q.lease_owner = '{PUBLISHER}' AND (q.lease_expires_at IS NULL OR q.lease_expires_at < :now)"
-)
+_HAS_WORK = f"SELECT 1 AS found FROM job_queue q WHERE {queries.FREE_TO_PUBLISH} LIMIT 1"
 
 
 async def load_kept_work(db: Database, job_id: str) -> KeptWork | None:
@@ -85,9 +83,15 @@ async def run_for_finished_work(tx: Transaction, job_id: str) -> bool:
     return row is not None and await apply(tx, Change(job_id, RUNNING, await tx.clock_ms()))
 
 
-@in_transaction
-async def claim_kept_work(tx: Transaction, count: int, lease_ms: int) -> list[ClaimedJob]:
+async def claim_kept_work(db: Database, count: int, lease_ms: int) -> list[ClaimedJob]:
     """At most `count` jobs whose work this process publishes now."""
+    # One read: almost always there is none.
+    if await db.fetch_one(_HAS_WORK, now=now_ms()) is None:
+        return []
+    return await db.transact(_claim, count, lease_ms)
+
+
+async def _claim(tx: Transaction, count: int, lease_ms: int) -> list[ClaimedJob]:
     credentials: dict[str, str] = {}
     for row in await tx.fetch_all(queries.TO_PUBLISH, now=now_ms(), count=count):
         credentials[row["job_id"]] = credential = new_token(JOB_CREDENTIAL_PREFIX)
@@ -144,7 +148,7 @@ async def fail_expired_work(tx: Transaction) -> int:
     rows = await tx.fetch_all(
         "SELECT j.id FROM kept_work k JOIN jobs j ON j.id = k.job_id"
         " JOIN job_queue q ON q.job_id = j.id"
-        f" WHERE j.kept_at < :before AND {_PUBLISHED_BY_NOBODY}"
+        f" WHERE j.kept_at < :before AND {queries.FREE_TO_PUBLISH}"
         " LIMIT :batch /*postgresql FOR UPDATE OF q SKIP LOCKED */",
         before=now - MAX_AGE_MS,
         now=now,
