@@ -110,12 +110,19 @@ def test_kept_work_is_checked_again_before_it_is_published(
     for job_id, change in changes.items():
         job = api.wait_status(job_id, "completed", "failed")
         reasons[change] = (job["status"], (job["error"] or {}).get("message", ""))
+        if change is Change.ALLOWED:
+            branch = job["branch"]
     assert reasons.pop(Change.ALLOWED)[0] == "completed"
     assert {status for status, _ in reasons.values()} == {"failed"}
     assert "protected paths: .github/workflows/x.yml" in reasons[Change.PROTECTED][1]
     for change in (Change.OF_ANOTHER_JOB, Change.MERGE):
         assert "is not a commit of this job" in reasons[change][1]
     assert pull_requests(service) == 1
+    # Only the tree and the text come from the worker.
+    url = service.root_url.replace("http://", f"http://x:{service.key()}@")
+    git(tmp_path, "clone", "-q", "--branch", branch, f"{url}/git/default/acme/shop.git", "clone")
+    names = git(tmp_path / "clone", "log", "-1", "--format=%an, %cn").strip()
+    assert names == "agentjobs, agentjobs"
     assert service.stop() == 0
 
 

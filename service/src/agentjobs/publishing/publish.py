@@ -1,6 +1,6 @@
 """Publishes the finished work of one job: from the bundle that its worker sent to the pull request.
 
-Nothing of the bundle is trusted: its commit is checked again, under the rules of its base commit.
+Only the tree of the bundle's commit is used, and checked again by the rules of its base commit.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from agentjobs.environments.request import load_request
 from agentjobs.jobs.queue.kept_work import load_kept_work
 from agentjobs.jobs.results.diffs import store_diff
 from agentjobs.platforms.protocol import PlatformError
+from agentjobs.publishing.commit import commit_tree
 from agentjobs.publishing.context import ServiceRun
 from agentjobs.publishing.earlier_attempt import PushedWork, find_merged_pull, find_own_commit
 from agentjobs.publishing.failures import to_failure
@@ -79,7 +80,8 @@ async def _publish(publication: Publication) -> Completed:
         if (merged := await find_merged_pull(run, repo, work.base)) is not None:
             await repo.end_outage()
             return merged
-        text = await read_pull_text(run.mirror, work.commit)
+        text = (await read_pull_text(run.mirror, work.commit)).redact(run.log.redact)
+        work = await commit_tree(run, work, text)
         ticket = await find_ticket_again(run, repo)
         work = await sign_by_platform(run, repo, work)
         await push_commit(run, repo, work.commit, work.base)

@@ -85,7 +85,8 @@ async def read_pull_text(git_dir: Path, commit: str) -> PullText:
 def parse_commit_message(message: str) -> PullText:
     title, _, rest = message.partition("\n")
     trailers = _LAST_TRAILERS.search(rest.rstrip())
-    return PullText(_title_line(title), rest[: trailers.start()].strip() if trailers else "")
+    body = rest[: trailers.start()].strip() if trailers else ""
+    return PullText(_title_line(_without_skip_markers(title)), _without_skip_markers(body))
 
 
 def pull_body(

@@ -7,7 +7,7 @@ replaces them.
 from agentjobs.jobs.results.diffs import store_diff
 from agentjobs.organizations.tokens import JOB_CREDENTIAL_PREFIX, new_token, token_hash
 from agentjobs.platforms.protocol import PlatformError
-from agentjobs.publishing.attribution import Attribution, load_attribution
+from agentjobs.publishing.attribution import load_attribution
 from agentjobs.publishing.context import FinishedWork, ServiceRun, ServiceTools
 from agentjobs.publishing.cve_fix.cve_fix import plan_cve_fix
 from agentjobs.publishing.earlier_attempt import (

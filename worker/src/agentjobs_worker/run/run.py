@@ -109,7 +109,8 @@ async def _propose(
     fix = await plan_cve_fix(run.service, repo, base)
     plan = msgspec.structs.replace(plan, network=fix.narrow(plan.network))
     previous = await load_previous_pull(run.service.db, repo.adapter, repo.address, run.job)
-    attribution = await load_attribution(run.service)
+    # A signing key that cannot be opened fails the job before its agent costs money.
+    await load_attribution(run.service)
     await repo.end_outage()
     opening = _open_checkout(run, plan, base, environment)
     async with traced_entry("checkout", opening) as (checkout, active):
@@ -121,7 +122,7 @@ async def _propose(
         text = text.redact(run.log.redact)
         # The checks come after the commit: what they leave in the tree is not proposed.
         commit = await retry_while_exhausted(
-            lambda: commit_work(run, plan, checkout, text, attribution), run.log.note
+            lambda: commit_work(run, plan, checkout, text), run.log.note
         )
         run.change = FinishedWork(base, commit)
         await fix.verify(commit)
