@@ -41,6 +41,7 @@ from agentjobs_runtime.protocol.outcomes import (
     Released,
     Unreachable,
 )
+from agentjobs_runtime.protocol.shortage import is_machine_exhausted
 from agentjobs_runtime.repo_configuration import Configuration
 from agentjobs_runtime.repo_files.patterns import parse_patterns
 
@@ -135,9 +136,9 @@ async def _to_outcome(error: Exception, publication: Publication) -> Outcome:
     # Where the service keeps its files is not shown to clients.
     message = run.log.redact(failure.message.replace(run.settings.data_dir, "…"))
     failure = Failed(failure.code, message)
-    if is_lack_of_space(error, run.settings):
+    if is_lack_of_space(error, run.settings) or is_machine_exhausted(error):
         run.phases.begin("publishing")
-        run.log.note(f"the work waits, because the disk of the service is full: {message}")
+        run.log.note(f"the work waits for the machine of the service: {message}")
         return DiskFull(failure, 0)
     await _leave_branch(publication)
     return failure

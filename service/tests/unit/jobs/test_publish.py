@@ -1,6 +1,7 @@
 """What becomes of finished work when its platform or the database does not accept it."""
 
 import asyncio
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from agentjobs.publishing.publish import Publication, publish
 from agentjobs.pulls.finished_branches import record_finished_branch
 from agentjobs.repos.queues import request_sync
 from agentjobs.store.database import StoreUnavailable
+from agentjobs_runtime.git.process import GitError
 from agentjobs_runtime.mirrors.errors import PushDenied, PushRejected, RepoUnavailable
 from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import (
@@ -96,11 +98,22 @@ def test_work_stays_kept_without_the_database_or_the_claim(
     assert Run(monkeypatch).end(error) == expected
 
 
-def test_a_full_disk_of_the_service_delays_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EAGAIN, "Resource temporarily unavailable"),
+        GitError(("commit-tree",), -9, ""),
+        MemoryError(),
+    ],
+)
+def test_a_shortage_of_the_services_machine_delays_the_work(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     run = Run(monkeypatch)
-    assert isinstance(run.end(OSError(28, "No space left on device")), DiskFull)
+    assert isinstance(run.end(error), DiskFull)
     assert run.phases == ["publishing"]
-    assert "the disk of the service is full" in run.notes[0]
+    assert run.notes[0].startswith("the work waits for the machine of the service")
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,16 @@
 """Failures for lack of processes or memory, which are the worker's and not the job's."""
 
 import asyncio
-import re
-import signal
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from agentjobs_runtime.git.process import GitError, GitTimeout
 from agentjobs_runtime.protocol.disk_space import causes, mentions_lack_of_space
-from agentjobs_worker.sandbox.host_shortage import is_shortage
+from agentjobs_runtime.protocol.shortage import is_machine_exhausted
 from agentjobs_worker.sandbox.protocol import HostExhausted
 
 T = TypeVar("T")
 
-# Lines of the remote have a prefix.
-_NO_PROCESS = re.compile(r"(?im)^(?!remote:).*(?:(?:cannot|unable to) fork|fork failed)")
 _PAUSE_SECONDS = 5.0
 # How long an agent's change waits for what its commit and checks need.
 _MAX_WAIT_SECONDS = 600.0
@@ -23,14 +18,8 @@ _MAX_WAIT_SECONDS = 600.0
 
 def is_host_exhausted(error: BaseException) -> bool:
     """Whether the worker's machine had no process, memory or descriptor left."""
-    if isinstance(error, GitError) and error.exit_code == -signal.SIGKILL:
-        return not isinstance(error, GitTimeout)
-    return any(
-        is_shortage(cause)
-        or isinstance(cause, HostExhausted)
-        or (isinstance(cause, GitError) and _NO_PROCESS.search(cause.stderr) is not None)
-        for cause in causes(error)
-    )
+    is_of_sandbox = any(isinstance(cause, HostExhausted) for cause in causes(error))
+    return is_of_sandbox or is_machine_exhausted(error)
 
 
 async def retry_while_exhausted(

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from agentjobs_runtime.free_space import explain_write_failure
+from agentjobs_runtime.protocol.shortage import is_shortage
 from agentjobs_runtime.sandboxes.limits import NO_HOST_MEMORY, UNMEASURED
 from agentjobs_worker.sandbox import mounts
 from agentjobs_worker.sandbox.availability import (
@@ -32,7 +33,7 @@ from agentjobs_worker.sandbox.cgroup_delegation import (
 )
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
 from agentjobs_worker.sandbox.environment import environment_inside
-from agentjobs_worker.sandbox.host_shortage import HostShortage, is_shortage, reports_shortage
+from agentjobs_worker.sandbox.host_shortage import HostShortage, reports_shortage
 from agentjobs_worker.sandbox.launch import Launch
 from agentjobs_worker.sandbox.layers import LayerMounts, root_layer
 from agentjobs_worker.sandbox.prepared import PreparedSandbox, to_fixed_part

@@ -1,7 +1,6 @@
 """What the machine ran short of while a command failed, as opposed to the limits of the command."""
 
 import contextlib
-import errno
 import itertools
 import os
 import re
@@ -19,19 +18,11 @@ _NO_PROCESSES = "the machine has no processes left"
 _SCARCE_FRACTION = 0.9
 _VMSTAT = "vmstat"
 _KILLED = 128 + signal.SIGKILL
-_ERRORS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _TEXTS = re.compile(
     "Resource temporarily unavailable|Cannot allocate memory|Too many open files|Cannot fork"
     # The limits of user.max_*_namespaces.
     "|Creating new namespace failed: No space left on device"
 )
-
-
-def is_shortage(error: BaseException) -> bool:
-    """Whether this process could not get a process, a thread, memory or a descriptor."""
-    is_of_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
-    is_number = isinstance(error, OSError) and error.errno in _ERRORS
-    return is_number or is_of_thread or isinstance(error, MemoryError)
 
 
 def reports_shortage(message: str) -> bool:

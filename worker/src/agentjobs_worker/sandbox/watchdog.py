@@ -10,9 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Protocol
 
+from agentjobs_runtime.protocol.shortage import is_shortage
 from agentjobs_runtime.sandboxes.limits import UNMEASURED
 from agentjobs_worker.sandbox.child import wait_despite_cancellation
-from agentjobs_worker.sandbox.host_shortage import is_shortage
 
 log = logging.getLogger(__name__)
 

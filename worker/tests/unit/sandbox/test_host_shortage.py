@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_worker.sandbox.host_shortage import HostShortage, is_shortage, reports_shortage
+from agentjobs_runtime.protocol.shortage import is_shortage
+from agentjobs_worker.sandbox.host_shortage import HostShortage, reports_shortage
 
 KILLED = 137
 _MOUNT = "30 20 0:26 {root} {point} rw - cgroup2 cgroup2 rw"
