@@ -27,6 +27,7 @@ from bench import (
     push_cost,
     queue_peers,
     service_relay,
+    silent_agents,
     start_estimates,
     start_latency,
     takeover,
@@ -77,6 +78,7 @@ MEASURES = {
         service_relay.measure,
     ),
     "push_cost": ("A push, with few and with many branches", push_cost.measure),
+    "silent_agents": ("A running agent that does nothing, of 50", silent_agents.measure),
     "start_estimates": (
         "Estimated starts, against the waits that follow",
         start_estimates.measure,

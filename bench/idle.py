@@ -11,14 +11,14 @@ from typing import IO, Any
 from bench.cluster import durable_cluster
 from bench.process_usage import cpu_seconds, memory_mb
 from bench.report import verdict
-from tests.support.service import PROGRAM, Service, sample_repository
+from tests.support.service import PROGRAM, Api, Service, sample_repository
 
 SECONDS = 60
 GOAL_CORE = 0.01
 GOAL_MEMORY_MB = 150
 # Pools close unused connections, and a collection follows the start.
-_SETTLE_SECONDS = 20
-_REPO = "acme/shop"
+SETTLE_SECONDS = 20
+REPO = "acme/shop"
 
 
 class InstalledService(Service):
@@ -38,8 +38,11 @@ def measure() -> list[dict[str, Any]]:
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(durable_cluster())
         urls = {"sqlite": "", "postgresql": cluster.url(cluster.create_database())}
-        pids = {store: stack.enter_context(_service(url)) for store, url in urls.items()}
-        time.sleep(_SETTLE_SECONDS)
+        pids = {
+            store: stack.enter_context(service_after_a_job({"AGENTJOBS_DATABASE_URL": url}))[0]
+            for store, url in urls.items()
+        }
+        time.sleep(SETTLE_SECONDS)
         began = time.monotonic()
         used = {store: cpu_seconds(pid) for store, pid in pids.items()}
         time.sleep(SECONDS)
@@ -51,19 +54,17 @@ def measure() -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def _service(database_url: str) -> Iterator[int]:
-    """After its first job, with a repository that is indexed."""
+def service_after_a_job(environment: dict[str, str]) -> Iterator[tuple[int, Api]]:
+    """The process of an `agentjobs up` with a repository that is indexed, and its API."""
     with tempfile.TemporaryDirectory(prefix="agentjobs-bench-") as directory:
-        service = InstalledService(
-            Path(directory) / "data", {"AGENTJOBS_DATABASE_URL": database_url}
-        ).start()
+        service = InstalledService(Path(directory) / "data", environment).start()
         try:
-            service.connect(sample_repository(Path(directory) / "shop"), _REPO)
+            service.connect(sample_repository(Path(directory) / "shop"), REPO)
             api = service.client(service.key())
-            api.wait_ready(_REPO)
-            api.finish(_REPO, "edit")
+            api.wait_ready(REPO)
+            api.finish(REPO, "edit")
             assert service.process is not None
-            yield service.process.pid
+            yield service.process.pid, api
         finally:
             service.stop()
 

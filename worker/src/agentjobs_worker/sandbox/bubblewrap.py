@@ -133,7 +133,8 @@ class BubblewrapSandbox:
                 raise HostExhausted(str(error)) from error
             raise
         if report.exit_code:
-            loop, executor = asyncio.get_running_loop(), self._shared.limits_executor
+            # Its thread runs: the machine may have no other one for it.
+            loop, executor = asyncio.get_running_loop(), self._shared.spawn_executor
             exit_code = 0 if self._shared.cgroups is not None else report.exit_code
             reason = await loop.run_in_executor(executor, shortage.reason, exit_code)
             if reason is not None:

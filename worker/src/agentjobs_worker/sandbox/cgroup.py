@@ -34,6 +34,8 @@ class Cgroup:
         self.path = path
         self._limits = limits
         self._has_low_share = False
+        self.is_quiet = False
+        self._cpu_microseconds = 0
 
     def limit(self) -> None:
         if self._limits.memory_bytes:
@@ -70,8 +72,9 @@ class Cgroup:
         events = self.path / "memory.events"
         if self._limits.memory_bytes and read_number(events, "oom_kill"):
             return self._limits.memory_text if read_number(events, "oom") else NO_HOST_MEMORY
-        used = read_number(self.path / "cpu.stat", "usage_usec") / _MICROSECONDS
-        if self._limits.cpu_seconds and used >= self._limits.cpu_seconds:
+        used = read_number(self.path / "cpu.stat", "usage_usec")
+        self.is_quiet, self._cpu_microseconds = used == self._cpu_microseconds, used
+        if self._limits.cpu_seconds and used >= self._limits.cpu_seconds * _MICROSECONDS:
             return self._limits.cpu_text
         return None
 

@@ -76,6 +76,7 @@ class DiskUsage:
         self._shared = shared or SharedDisk()
         self._statvfs = statvfs
         self._free_bytes = self._free(statvfs(directories[0]))
+        self.is_quiet = False
         self._lost_bytes = 0
         self._lost_since_measured = 0
         self._measure_after = limits.workspace_bytes // FIRST_FRACTION
@@ -116,6 +117,7 @@ class DiskUsage:
     def _count_lost_space(self, status: os.statvfs_result) -> None:
         # In small steps, so that space which others free in between hides at most one step.
         free = self._free(status)
+        self.is_quiet = free == self._free_bytes
         lost = max(0, self._free_bytes - free)
         self._free_bytes = free
         self._lost_bytes += lost

@@ -24,10 +24,11 @@ Read = Callable[[str], bytes]
 
 
 class SocketMemory:
-    """`read` returns a file in the sandbox's /proc, or nothing."""
+    """Both return a file in the sandbox's /proc, or nothing. `read_table` may return a long one."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, read_table: Read) -> None:
         self._read = read
+        self._read_table = read_table
         self._send_buffer_bytes = int(_SEND_BUFFER.read_text())
 
     @property
@@ -64,7 +65,7 @@ class SocketMemory:
         return buffers * self._send_buffer_bytes
 
     def _rows(self, name: str) -> Iterator[list[bytes]]:
-        for line in self._read(f"{_INIT}/{name}").splitlines()[1:]:
+        for line in self._read_table(f"{_INIT}/{name}").splitlines()[1:]:
             # A name with a newline in it makes two lines.
             if len(fields := line.split()) > 6:
                 yield fields

@@ -14,7 +14,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -34,7 +33,7 @@ from agentjobs_worker.sandbox.protocol import (
     SandboxTask,
     SandboxUnavailable,
 )
-from agentjobs_worker.sandbox.watchdog import Watchdog
+from agentjobs_worker.sandbox.watchdog import Watchdog, WatchThread
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +53,7 @@ class ProcessSandbox:
 
     def __init__(self, *, disk_floor_bytes: int = 0) -> None:
         self._disk = SharedDisk(disk_floor_bytes)
-        self._disk_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
+        self._disk_thread = WatchThread("agentjobs-disk")
 
     def owner_uid(self, slot: int) -> int | None:  # noqa: ARG002 - required by the protocol
         return None
@@ -100,7 +99,7 @@ class ProcessSandbox:
 
         watchdog = None
         try:
-            watchdog = self._watchdog(task, on_exceeded)
+            watchdog = self._watch(task, on_exceeded)
             done, _ = await asyncio.wait({process.ended}, timeout=task.timeout_seconds)
         finally:
             process.kill()
@@ -120,14 +119,16 @@ class ProcessSandbox:
             duration_ms=round((time.monotonic() - started) * 1000),
         )
 
-    def _watchdog(self, task: SandboxTask, on_exceeded: Callable[[str], None]) -> Watchdog | None:
+    def _watch(self, task: SandboxTask, on_exceeded: Callable[[str], None]) -> Watchdog | None:
         if not task.limits.workspace_bytes and not self._disk.critical_bytes:
             return None
         try:
             gauge = DiskUsage(task.limits, writable_directories(task), shared=self._disk)
-        except OSError as error:
+            watchdog = Watchdog(gauge, on_exceeded)
+            self._disk_thread.add(watchdog)
+        except (OSError, RuntimeError) as error:
             raise SandboxError(f"the agent's limits cannot be enforced: {error}") from error
-        return Watchdog(gauge, self._disk_executor, on_exceeded)
+        return watchdog
 
 
 class _Spawn(msgspec.Struct, frozen=True):

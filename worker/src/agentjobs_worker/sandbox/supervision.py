@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import Popen
 
@@ -22,7 +22,7 @@ from agentjobs_worker.sandbox.priority import lower_priority, restore_priority
 from agentjobs_worker.sandbox.protocol import SandboxError, SandboxTask
 from agentjobs_worker.sandbox.relay_process import RelayProcess, enter_sandbox
 from agentjobs_worker.sandbox.usage import ProcessUsage
-from agentjobs_worker.sandbox.watchdog import Gauge, Watchdog
+from agentjobs_worker.sandbox.watchdog import Gauge, Watchdog, WatchThread
 
 # Starts bwrap behind these arguments.
 Start = Callable[[Sequence[str]], Popen[bytes]]
@@ -40,11 +40,12 @@ class SharedResources:
         self.cgroups = cgroups
         self.uid_base = uid_base
         self.disk = SharedDisk(disk_floor_bytes)
-        self.limits_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-limits")
+        self.limits_thread = WatchThread("agentjobs-limits")
+        # Separate, so that measuring a large tree does not delay measuring memory.
+        self.disk_thread = WatchThread("agentjobs-disk")
         # The kernel kills a sandbox when the thread that started it ends, so this one stays.
         self.spawn_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-spawn")
-        # Separate, so that measuring a large tree does not delay measuring memory.
-        self.disk_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-disk")
+        self.removal_executor = ThreadPoolExecutor(1, thread_name_prefix="agentjobs-removal")
 
 
 class Supervision:
@@ -114,7 +115,7 @@ class Supervision:
     async def clean_up(self, remove: Callable[[], None]) -> None:
         """Remove files in a thread."""
         loop = asyncio.get_running_loop()
-        await wait_despite_cancellation(loop.run_in_executor(self._shared.disk_executor, remove))
+        await wait_despite_cancellation(loop.run_in_executor(self._shared.removal_executor, remove))
 
     async def _open_way_in(self, init_pid: int) -> RelayProcess:
         uid_base, slot = self._shared.uid_base, self._task.slot
@@ -131,20 +132,21 @@ class Supervision:
                 self._watch_disk(init_pid)
             if (limits.memory_bytes or limits.cpu_seconds) and self._shared.cgroups is None:
                 usage = ProcessUsage(limits, init_pid, scratch_directories(self._task))
-                self._watch(usage, self._shared.limits_executor)
-        except OSError as error:
+                self._watch(usage, self._shared.limits_thread)
+            if self._cgroup is not None:
+                self._watch(self._cgroup, self._shared.limits_thread)
+        except (OSError, RuntimeError) as error:
             raise _unenforceable(error) from error
-        if self._cgroup is not None:
-            self._watch(self._cgroup, self._shared.limits_executor)
 
     def _watch_disk(self, init_pid: int) -> None:
         directories = writable_directories(self._task)
         deleted = DeletedFiles(init_pid, [layer.inside for layer in self._task.layers])
         gauge = DiskUsage(self._task.limits, directories, deleted, self._shared.disk)
-        self._watch(gauge, self._shared.disk_executor)
+        self._watch(gauge, self._shared.disk_thread)
 
-    def _watch(self, gauge: Gauge, executor: Executor) -> None:
-        self._watchdogs.append(Watchdog(gauge, executor, self._on_exceeded))
+    def _watch(self, gauge: Gauge, thread: WatchThread) -> None:
+        self._watchdogs.append(Watchdog(gauge, self._on_exceeded))
+        thread.add(self._watchdogs[-1])
 
     def _on_exceeded(self, exceeded: str) -> None:
         self.exceeded = self.exceeded or exceeded

@@ -5,13 +5,16 @@ Opens its descriptors before the agent runs, and follows no path that the agent 
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 
 from agentjobs_runtime.sandboxes.limits import FILE_BYTES, GIB, KIB, Limits
 from agentjobs_worker.sandbox.kernel_memory import DESCRIPTOR_BYTES, SocketMemory
 from agentjobs_worker.sandbox.priority import SessionPriorities
 
+# CPU time is counted in steps of 10 ms, in which an agent can fill many buffers.
+_COMPLETE_MEASUREMENT_SECONDS = 5
 # Above this fraction of the limit, memory shared between processes is measured exactly.
 EXACT_ABOVE_FRACTION = 0.7
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -30,17 +33,30 @@ class ProcessUsage:
     def __init__(self, limits: Limits, init_pid: int, scratch: Iterable[PurePath]) -> None:
         self._limits = limits
         self._cpu_time = CpuTime()
+        self.is_quiet = False
+        self._stats: dict[str, bytes] = {}
+        self._measured_at = 0.0
         with contextlib.ExitStack() as stack:
             self._proc = _open_directory(f"/proc/{init_pid}/root/proc", stack)
             self._scratch = [
                 _open_directory(f"/proc/{init_pid}/root{path}", stack) for path in scratch
             ]
             self._descriptors = stack.pop_all()
-        self._sockets = SocketMemory(self._read_table)
+        self._sockets = SocketMemory(self._read, self._read_table)
         self._priorities = SessionPriorities(self._proc)
 
     def exceeded_limit(self) -> str | None:
-        processes = dict(self._processes())
+        """Reads memory if a process did something since the last call, or after some seconds."""
+        stats = self._read_stats()
+        self.is_quiet = stats == self._stats
+        started_at = time.monotonic()
+        if self.is_quiet and started_at < self._measured_at + _COMPLETE_MEASUREMENT_SECONDS:
+            return None
+        exceeded = self._measure(self._processes(stats))
+        self._stats, self._measured_at = stats, started_at
+        return exceeded
+
+    def _measure(self, processes: dict[str, "ProcessStat"]) -> str | None:
         if self._priorities.is_needed:
             self._priorities.lower((pid, process.session) for pid, process in processes.items())
         if self._limits.memory_bytes and self._exceeds_memory(processes):
@@ -53,7 +69,9 @@ class ProcessUsage:
     def _exceeds_memory(self, processes: dict[str, "ProcessStat"]) -> bool:
         """Two readings: a process that forks during the first one may be counted twice."""
         limit = self._limits.memory_bytes
-        return self._memory(processes) > limit and self._memory(dict(self._processes())) > limit
+        if self._memory(processes) <= limit:
+            return False
+        return self._memory(self._processes(self._read_stats())) > limit
 
     def stop(self) -> None:
         pass
@@ -61,14 +79,16 @@ class ProcessUsage:
     def close(self) -> None:
         self._descriptors.close()
 
-    def _processes(self) -> Iterator[tuple[str, "ProcessStat"]]:
-        for name in os.listdir(self._proc):  # noqa: PTH208 - a descriptor, not a path
-            if name.isdigit() and (content := self._read(f"{name}/stat")):
-                process = ProcessStat(content)
-                if process.has_only_other_threads:
-                    yield self._other_thread(name, process)
-                else:
-                    yield name, process
+    def _read_stats(self) -> dict[str, bytes]:
+        names = filter(str.isdigit, os.listdir(self._proc))  # noqa: PTH208 - a descriptor
+        return {name: content for name in names if (content := self._read(f"{name}/stat"))}
+
+    def _processes(self, stats: Mapping[str, bytes]) -> dict[str, "ProcessStat"]:
+        processes = ((name, ProcessStat(content)) for name, content in stats.items())
+        return dict(
+            self._other_thread(name, process) if process.has_only_other_threads else (name, process)
+            for name, process in processes
+        )
 
     def _other_thread(self, pid: str, process: "ProcessStat") -> tuple[str, "ProcessStat"]:
         """The memory of a process whose first thread has ended is shown for its other threads."""

@@ -121,6 +121,6 @@ async def test_a_command_whose_limits_cannot_be_measured_is_to_be_run_again(
     def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(harness.sandbox._shared.limits_executor, "submit", refuse)
+    monkeypatch.setattr(harness.sandbox._shared.limits_thread, "add", refuse)
     with pytest.raises(HostExhausted):
         await harness.shell("sleep 60")

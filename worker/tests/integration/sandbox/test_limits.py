@@ -1,9 +1,11 @@
 """Limits end an agent that exceeds them and leave others alone."""
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from agentjobs_worker.sandbox.priority import (
     lowered_priority,
 )
 from agentjobs_worker.sandbox.protocol import SandboxReport
+from agentjobs_worker.sandbox.usage import ProcessStat, ProcessUsage
 from tests.support.sandbox import ProcessMarker, SandboxHarness, unused_uid_base
 
 MIB = 1024 * 1024
@@ -61,6 +64,22 @@ time.sleep(1000)
     )
     assert_exceeded(await running, "120 MiB of memory")
     assert marker.processes() == []
+
+
+async def test_memory_of_an_agent_is_not_read_while_it_sleeps_and_is_read_when_it_wakes_up(
+    harness: SandboxHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured_at = []
+    measure = ProcessUsage._measure
+
+    def count(usage: ProcessUsage, processes: dict[str, ProcessStat]) -> str | None:
+        measured_at.append(time.monotonic())
+        return measure(usage, processes)
+
+    monkeypatch.setattr(ProcessUsage, "_measure", count)
+    script = f"import time\ntime.sleep(2)\nx = bytearray(150 * {MIB}){FOREVER}"
+    assert_exceeded(await python(harness, script, memory_bytes=100 * MIB), "100 MiB of memory")
+    assert max(later - earlier for earlier, later in itertools.pairwise(measured_at)) > 1
 
 
 async def test_files_in_scratch_space_count_as_memory(harness: SandboxHarness) -> None:

@@ -190,6 +190,16 @@ def test_cpu_time_is_read_from_the_kernel(tree: Tree) -> None:
     assert cgroup.exceeded_limit() == "60 seconds of CPU time"
 
 
+def test_a_cgroup_is_quiet_while_it_uses_no_cpu_time(tree: Tree) -> None:
+    cgroup = Cgroups(tree.root).create(Limits(memory_bytes=0))
+    is_quiet = []
+    for used in (12, 12, 13):
+        (cgroup.path / "cpu.stat").write_text(f"usage_usec {used}\n")
+        cgroup.exceeded_limit()
+        is_quiet.append(cgroup.is_quiet)
+    assert is_quiet == [False, True, False]
+
+
 def test_a_cgroup_that_cannot_be_removed_yet_is_removed_with_a_later_one(tree: Tree) -> None:
     cgroups = Cgroups(tree.root)
     slow, later = (cgroups.create(Limits(memory_bytes=0, processes=0)) for _ in range(2))

@@ -4,10 +4,8 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,12 @@ from agentjobs_worker.sandbox.disk import (
     TreeUsage,
 )
 from agentjobs_worker.sandbox.usage import CpuTime, ProcessStat
-from agentjobs_worker.sandbox.watchdog import MAX_FAILURES, UNWATCHED, Watchdog
+from agentjobs_worker.sandbox.watchdog import (
+    MAX_FAILURES,
+    UNWATCHED,
+    Watchdog,
+    WatchThread,
+)
 from tests.support.sandbox import eventually
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -160,6 +163,16 @@ class Disk:
         return os.statvfs_result(fields)
 
 
+def test_a_disk_is_quiet_while_its_free_space_stays_the_same(tmp_path: Path) -> None:
+    disk = Disk(free_bytes=100)
+    gauge = DiskUsage(Limits(), [tmp_path], statvfs=disk.status)
+    is_quiet = []
+    for disk.free_bytes in (100, 99, 99, 100):
+        gauge.exceeded_limit()
+        is_quiet.append(gauge.is_quiet)
+    assert is_quiet == [True, False, True, False]
+
+
 def test_the_agent_that_uses_the_most_is_ended_when_the_disk_is_nearly_full(
     tmp_path: Path,
 ) -> None:
@@ -197,8 +210,9 @@ def test_the_agent_that_uses_the_most_is_ended_when_the_disk_is_nearly_full(
 class ScriptedGauge:
     """Returns or raises the given results in order, then waits for `stop`."""
 
-    def __init__(self, *results: str | OSError | None) -> None:
+    def __init__(self, *results: str | OSError | None, is_quiet: bool = False) -> None:
         self.results = list(results)
+        self.is_quiet = is_quiet
         self.is_waiting = threading.Event()
         self.is_stopped = threading.Event()
         self.is_closed = False
@@ -221,79 +235,87 @@ class ScriptedGauge:
 
 
 @pytest.fixture
-def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
+def thread() -> WatchThread:
+    return WatchThread("agentjobs-test")
 
 
-async def test_a_watchdog_reports_an_exceeded_limit_once(
-    executor: ThreadPoolExecutor,
-) -> None:
+def watch(
+    thread: WatchThread, gauge: ScriptedGauge, on_exceeded: Callable[[str], None] = pytest.fail
+) -> Watchdog:
+    watchdog = Watchdog(gauge, on_exceeded)
+    thread.add(watchdog)
+    return watchdog
+
+
+async def test_a_watchdog_reports_an_exceeded_limit_once(thread: WatchThread) -> None:
     reports: asyncio.Queue[str] = asyncio.Queue()
     gauge = ScriptedGauge(None, None, "4 GiB of memory", "again")
-    watchdog = Watchdog(gauge, executor, reports.put_nowait)
+    watchdog = watch(thread, gauge, reports.put_nowait)
     assert await asyncio.wait_for(reports.get(), 10) == "4 GiB of memory"
     await watchdog.stop()
     assert (gauge.results, reports.empty(), gauge.is_closed) == (["again"], True, True)
 
 
 async def test_a_stopped_watchdog_waits_for_its_measurement_and_reports_nothing(
-    executor: ThreadPoolExecutor,
+    thread: WatchThread,
 ) -> None:
-    reports: list[str] = []
     gauge = ScriptedGauge()
-    watchdog = Watchdog(gauge, executor, reports.append)
+    watchdog = watch(thread, gauge)
     await asyncio.to_thread(gauge.is_waiting.wait, 10)
     await watchdog.stop()
     assert gauge.is_closed
-    assert reports == []
 
 
-async def test_a_stopped_watchdog_does_not_wait_for_other_watchdogs(
-    executor: ThreadPoolExecutor,
-) -> None:
+async def test_a_stopped_watchdog_does_not_wait_for_other_watchdogs(thread: WatchThread) -> None:
     long, queued = ScriptedGauge(), ScriptedGauge(None)
-    first = Watchdog(long, executor, pytest.fail)
+    first, second = watch(thread, long), watch(thread, queued)
     await asyncio.to_thread(long.is_waiting.wait, 10)
-    second = Watchdog(queued, executor, pytest.fail)
-    await eventually(lambda: second._measuring is not None)
     await asyncio.wait_for(second.stop(), 5)
     assert (queued.is_closed, queued.results) == (True, [None])
     await first.stop()
-    executor.submit(str).result(10)
+    await eventually(lambda: not thread._is_running)
     assert queued.results == [None]
 
 
 async def test_time_in_the_queue_does_not_delay_the_next_measurement(
-    executor: ThreadPoolExecutor,
+    thread: WatchThread,
 ) -> None:
+    long, gauge = ScriptedGauge(), ScriptedGauge(None, "4 GiB of memory")
     reports: asyncio.Queue[str] = asyncio.Queue()
-    others = threading.Event()
-    executor.submit(others.wait, 10)
-    watchdog = Watchdog(ScriptedGauge(None, "4 GiB of memory"), executor, reports.put_nowait)
-    await eventually(lambda: watchdog._measuring is not None)
+    first, second = watch(thread, long), watch(thread, gauge, reports.put_nowait)
     # Ten times this wait would exceed the timeout below.
     report = asyncio.ensure_future(reports.get())
     await asyncio.wait({report}, timeout=1)
-    others.set()
+    await first.stop()
     assert await asyncio.wait_for(report, 9) == "4 GiB of memory"
-    await watchdog.stop()
+    await second.stop()
+
+
+@pytest.mark.parametrize(
+    ("is_quiet", "duration_seconds", "due_at"),
+    [(False, 0.001, 7.3), (True, 0.001, 7.5), (False, 0.2, 9.23), (True, 0.2, 9.23)],
+)
+async def test_gauges_are_due_together_and_less_often_while_nothing_happens(
+    duration_seconds: float, due_at: float, *, is_quiet: bool
+) -> None:
+    watchdog = Watchdog(ScriptedGauge(is_quiet=is_quiet), pytest.fail)
+    assert watchdog._next_due_at(7.23, duration_seconds) == pytest.approx(due_at)
 
 
 async def test_a_failing_gauge_is_logged(
-    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+    thread: WatchThread, caplog: pytest.LogCaptureFixture
 ) -> None:
     gauge = ScriptedGauge(OSError("no such process"))
-    watchdog = Watchdog(gauge, executor, pytest.fail)
+    watchdog = watch(thread, gauge)
     await eventually(lambda: bool(caplog.messages))
     await watchdog.stop()
     assert "no such process" in caplog.messages[0]
 
 
-async def test_a_failed_measurement_is_repeated(executor: ThreadPoolExecutor) -> None:
+async def test_a_failed_measurement_is_repeated(thread: WatchThread) -> None:
     reports: asyncio.Queue[str] = asyncio.Queue()
     gauge = ScriptedGauge(OSError("too many open files"), None, "4 GiB of memory")
-    watchdog = Watchdog(gauge, executor, reports.put_nowait)
+    watchdog = watch(thread, gauge, reports.put_nowait)
     assert await asyncio.wait_for(reports.get(), 10) == "4 GiB of memory"
     await watchdog.stop()
 
@@ -307,27 +329,25 @@ async def test_a_failed_measurement_is_repeated(executor: ThreadPoolExecutor) ->
     ],
 )
 async def test_an_agent_that_cannot_be_watched_is_killed(
-    executor: ThreadPoolExecutor, error: OSError, report: str
+    thread: WatchThread, error: OSError, report: str
 ) -> None:
     reports: asyncio.Queue[str] = asyncio.Queue()
-    gauge = ScriptedGauge(*[error] * MAX_FAILURES, None)
-    watchdog = Watchdog(gauge, executor, reports.put_nowait)
+    watchdog = watch(thread, ScriptedGauge(*[error] * MAX_FAILURES, None), reports.put_nowait)
     assert await asyncio.wait_for(reports.get(), 20) == report
     await watchdog.stop()
 
 
-async def test_a_watchdog_goes_on_when_the_machine_had_no_thread_for_a_measurement(
-    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+async def test_a_thread_that_could_not_start_starts_with_the_next_gauge(
+    thread: WatchThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            watch(thread, ScriptedGauge())
     reports: asyncio.Queue[str] = asyncio.Queue()
-    submit, refusals = executor.submit, iter((True, True))
-
-    def submit_or_fail(*arguments: Any) -> Any:
-        if next(refusals, False):
-            raise RuntimeError("can't start new thread")
-        return submit(*arguments)
-
-    monkeypatch.setattr(executor, "submit", submit_or_fail)
-    watchdog = Watchdog(ScriptedGauge("4 GiB of memory"), executor, reports.put_nowait)
+    watchdog = watch(thread, ScriptedGauge("4 GiB of memory"), reports.put_nowait)
     assert await asyncio.wait_for(reports.get(), 10) == "4 GiB of memory"
     await watchdog.stop()
