@@ -116,6 +116,8 @@ class Fleet:
         self.disturbances.append(disturbance)
         if is_local:
             self._begin_in(self.processes[target], planned)
+        elif planned.fault is Fault.CANCEL:
+            self._cancel_jobs(target)
         else:
             self._effects()[planned.fault][0]()
         return disturbance
@@ -163,7 +165,7 @@ class Fleet:
         effects: dict[Fault, tuple[Callable[[], object], Callable[[], object]]] = {
             Fault.RECEIVER_FAILS: (lambda: setattr(receiver, "status", 500), receiver.restore),
             Fault.RECEIVER_HANGS: (receiver.answers.clear, receiver.restore),
-            Fault.CANCEL: (self._cancel_jobs, lambda: None),
+            Fault.CANCEL: (lambda: None, lambda: None),
         }
         if (service := deployment.service_proxy) is not None:
             effects[Fault.SERVICE_STALLED] = (service.stall, service.restore)
@@ -192,10 +194,16 @@ class Fleet:
         )
         return effects
 
-    def _cancel_jobs(self) -> None:
-        """With the last service, because another one may be waiting for this fault to begin."""
+    def _cancel_jobs(self, waiting: str) -> None:
+        """With another service than the process that waits for this fault to begin."""
+        ports = [
+            process.service.port
+            for process in self.processes.values()
+            if process.service.port and process.name != waiting
+        ]
         headers = {"Authorization": f"Bearer {self.deployment.key}"}
-        with httpx.Client(base_url=self.urls()[-1], headers=headers, timeout=30) as client:
+        base_url = f"http://127.0.0.1:{ports[0]}/v1"
+        with httpx.Client(base_url=base_url, headers=headers, timeout=30) as client:
             for job in client.get("/jobs").raise_for_status().json()["jobs"]:
                 client.post(f"/jobs/{job['job_id']}/cancel").raise_for_status()
 

@@ -47,7 +47,9 @@ def test_a_purge_removes_the_files_of_a_repository_on_every_machine(
     purge = ("repos", "disconnect", "acme/shop", "--purge", "--yes", "--json")
     purged = json.loads(serve.admin(*purge))
     assert purged["full_name"] == "acme/shop"
-    assert purged["removed"] == [str(serve.data_dir / "git" / f"{shop}.git")]
+    # The service has a mirror, too, because it publishes.
+    directories = [serve.data_dir / name for name in ("git", "mirrors")]
+    assert purged["removed"] == [str(directory / f"{shop}.git") for directory in directories]
     assert api.job(running)["status"] == "cancelled"
     wait_until(lambda: not _files_of(tmp_path, shop), "every machine to remove the files")
     assert _files_of(one.data_dir, other)

@@ -85,7 +85,7 @@ async def _publish(publication: Publication) -> Completed:
         work = await commit_tree(run, work, text)
         ticket = await find_ticket_again(run, repo)
         work = await sign_by_platform(run, repo, work)
-        await push_commit(run, repo, work.commit, work.base)
+        work = await push_commit(run, repo, work)
         publication.pushed_commit = work.commit
         options = pull_options(run.job, configuration)
         pull = await open_pull_request(run, repo, options, work, text, run.job.verification)
