@@ -151,18 +151,6 @@ OF_OUTAGES: dict[str, Mutant] = {
             ),
         ),
     ),
-    # A job fails because the machine of its worker had no memory to watch the agent's limits.
-    "unwatched-fails-job": Mutant(
-        "no-memory",
-        "is failed: agent_failed",
-        (
-            Edit(
-                "agentjobs_worker/sandbox/bubblewrap.py",
-                "(NO_HOST_MEMORY, UNMEASURED)",
-                "(NO_HOST_MEMORY,)",
-            ),
-        ),
-    ),
     # A worker that lost its claims takes as many jobs as before.
     "starved-claims-all": Mutant(
         "two-jobs-lost",
