@@ -1,8 +1,9 @@
 """Background loops: the protocol, periodic loops, and restarting loops that fail."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from agentjobs_runtime.free_space import explain_os_error
@@ -51,6 +52,18 @@ async def run_loops(loops: Sequence[Loop], until: asyncio.Event) -> None:
         tasks = {group.create_task(keep_alive(loop.name, loop.run)) for loop in loops}
         await until.wait()
         await end_tasks(tasks)
+
+
+@contextlib.asynccontextmanager
+async def running_loops(loops: Sequence[Loop]) -> AsyncIterator[None]:
+    """Run all loops concurrently until the exit."""
+    ended = asyncio.Event()
+    task = asyncio.create_task(run_loops(loops, ended))
+    try:
+        yield
+    finally:
+        ended.set()
+        await task
 
 
 async def keep_alive(name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:

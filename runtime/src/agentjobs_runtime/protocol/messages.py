@@ -84,7 +84,7 @@ class FindCancelled(Request[frozenset[Claim]], frozen=True):
 
 
 class FindDeletedRepos(Request[set[str]], frozen=True):
-    """Those of the repositories that were disconnected or deleted."""
+    """Which of the repositories were disconnected or deleted."""
 
     repo_ids: set[str]
 

@@ -18,7 +18,7 @@ from agentjobs.pulls.local_platform import LocalPlatform
 from agentjobs.tickets.resolve import Tickets
 from agentjobs.web.context import WebContext
 from agentjobs_dependencies.version_choice import RegistryVersionChooser
-from agentjobs_runtime.loop import Loop, run_loops
+from agentjobs_runtime.loop import Loop, running_loops
 from agentjobs_runtime.mirrors.checkout_limits import MIB, CheckoutLimits
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_runtime.settings import Settings
@@ -64,13 +64,10 @@ async def publishing(
     loops: list[Loop] = [loop]
     if not has_worker:
         loops.append(MirrorsLoop(tools.db, tools.mirrors, settings.cache_max_bytes))
-    ended = asyncio.Event()
-    task = asyncio.create_task(run_loops(loops, ended))
     try:
-        yield
+        async with running_loops(loops):
+            yield
     finally:
-        ended.set()
-        await task
         await loop.finish(settings.drain_grace_seconds, stop_now)
 
 

@@ -1,6 +1,5 @@
 """Builds a worker and the tools of its jobs."""
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
@@ -14,14 +13,13 @@ from agentjobs.app.outbound_setup import (
 from agentjobs.app.publishing import checkout_limits
 from agentjobs.fleet.processes import program_version
 from agentjobs.gateway.prices import load_prices
-from agentjobs.jobs.queue.context import JobsContext
 from agentjobs.loops.fleet_size_loop import fleet_size_loop
 from agentjobs.loops.rescue_loop import rescue_loop
 from agentjobs.publishing.context import ServiceTools
 from agentjobs.workers.in_process import InProcessLink
 from agentjobs.workers.session import WorkerSession
 from agentjobs_runtime.identifiers import new_id
-from agentjobs_runtime.loop import run_loops
+from agentjobs_runtime.loop import running_loops
 from agentjobs_runtime.mirrors.mirror import Mirrors
 from agentjobs_runtime.protocol.claimed_job import ClaimedJob
 from agentjobs_runtime.protocol.messages import AdoptJobs
@@ -58,7 +56,12 @@ async def running_worker(service: ServiceTools) -> AsyncIterator[Worker]:
                 slots, version = settings.effective_slots, program_version()
                 worker = Worker(tools, slots, worker_id, version, adopted, loops, problem)
                 await worker.start()
-                async with _running_beside(context, worker_id):
+                # Every process of a worker also rescues jobs, and counts the fleet.
+                beside = [
+                    rescue_loop(context.db, settings),
+                    fleet_size_loop(context.db, worker_id),
+                ]
+                async with running_loops(beside):
                     yield worker
 
 
@@ -73,19 +76,6 @@ async def _adopt_jobs(
     jobs = await link.call(AdoptJobs(list(dead), slots))
     identity.keep_only(worker_id)
     return jobs
-
-
-@contextlib.asynccontextmanager
-async def _running_beside(context: JobsContext, worker_id: str) -> AsyncIterator[None]:
-    """Every process of a worker also rescues jobs, and counts the fleet."""
-    loops = [rescue_loop(context.db, context.settings), fleet_size_loop(context.db, worker_id)]
-    ended = asyncio.Event()
-    task = asyncio.create_task(run_loops(loops, ended))
-    try:
-        yield
-    finally:
-        ended.set()
-        await task
 
 
 async def _find_problem(sandbox: Sandbox) -> str:

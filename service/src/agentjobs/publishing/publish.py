@@ -26,7 +26,7 @@ from agentjobs.pulls.finished_branches import CLOSED_DELAY_MS, record_finished_b
 from agentjobs.store.database import StoreError, StoreUnavailable
 from agentjobs_runtime.change_rules import Protection, check_commit
 from agentjobs_runtime.environments.setup_scripts import named_scripts
-from agentjobs_runtime.git.process import GitError
+from agentjobs_runtime.git.process import GitError, GitTimeout
 from agentjobs_runtime.mirrors.bundle import import_bundle
 from agentjobs_runtime.mirrors.errors import PushDenied, RepoUnavailable
 from agentjobs_runtime.protocol.disk_space import is_lack_of_space
@@ -136,7 +136,8 @@ async def _to_outcome(error: Exception, publication: Publication) -> Outcome:
     # Where the service keeps its files is not shown to clients.
     message = run.log.redact(failure.message.replace(run.settings.data_dir, "…"))
     failure = Failed(failure.code, message)
-    if is_lack_of_space(error, run.settings) or is_machine_exhausted(error):
+    is_slow = isinstance(error, GitTimeout)
+    if is_slow or is_lack_of_space(error, run.settings) or is_machine_exhausted(error):
         run.phases.begin("publishing")
         run.log.note(f"the work waits for the machine of the service: {message}")
         return DiskFull(failure, 0)

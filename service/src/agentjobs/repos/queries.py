@@ -69,7 +69,7 @@ _SELECT = f"SELECT {REPO_COLUMNS} FROM {REPO_TABLES}"
 
 
 async def find_deleted_repos(db: Database, repo_ids: Collection[str]) -> set[str]:
-    """Those of the repositories that were disconnected or deleted."""
+    """Which of the repositories were disconnected or deleted."""
     rows = await db.fetch_all(
         "SELECT id FROM repos WHERE id IN (SELECT value FROM each(:ids))"
         " AND disconnected_at IS NULL",

@@ -229,15 +229,22 @@ async def test_work_that_was_kept_for_a_day_fails_its_job(harness: JobHarness) -
     assert (await harness.view(caller, fresh)).status == "queued"
 
 
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Unreachable(Outage(LOCAL, "no route")),
+        DiskFull(Failed("sandbox_error", "no route to the disk"), 0),
+    ],
+)
 async def test_a_last_attempt_after_a_day_fails_the_job_with_its_reason(
-    harness: JobHarness,
+    harness: JobHarness, outcome: Unreachable | DiskFull
 ) -> None:
     caller = await harness.organization()
     job_id = await kept_job(harness, caller)
     await harness.db.transact(age, job_id, DAY_MS + 1)
     claimed = await claim_work(harness)
     assert await fail_expired_work(harness.db) == 0
-    assert await finish_job(harness.db, claimed, Unreachable(Outage(LOCAL, "no route")))
+    assert await finish_job(harness.db, claimed, outcome)
     job = await harness.view(caller, job_id)
     assert job.error is not None
     assert job.error.code == "repo_unavailable"

@@ -15,7 +15,7 @@ from agentjobs.publishing.publish import Publication, publish
 from agentjobs.pulls.finished_branches import record_finished_branch
 from agentjobs.repos.queues import request_sync
 from agentjobs.store.database import StoreUnavailable
-from agentjobs_runtime.git.process import GitError
+from agentjobs_runtime.git.process import GitError, GitTimeout
 from agentjobs_runtime.mirrors.errors import PushDenied, PushRejected, RepoUnavailable
 from agentjobs_runtime.protocol.errors import ClaimLost
 from agentjobs_runtime.protocol.outcomes import (
@@ -104,6 +104,7 @@ def test_work_stays_kept_without_the_database_or_the_claim(
         OSError(errno.ENOSPC, "No space left on device"),
         OSError(errno.EAGAIN, "Resource temporarily unavailable"),
         GitError(("commit-tree",), -9, ""),
+        GitTimeout(("commit-tree",), -9, "timed out after 120 s"),
         MemoryError(),
     ],
 )

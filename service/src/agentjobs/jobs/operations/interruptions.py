@@ -33,6 +33,7 @@ from agentjobs_runtime.protocol.outcomes import (
     Released,
     Reported,
     Unreachable,
+    describe_failure,
 )
 
 # Such as while the disk of the process is full.
@@ -103,16 +104,16 @@ async def _replace_sandbox(
 
 async def publish_later(tx: Transaction, job: ClaimedJob, outcome: Interrupted) -> Change | None:
     """The change that fails the job after a day; None if its work stays kept."""
-    if not isinstance(outcome, Unreachable):
-        delay_ms = 0 if isinstance(outcome, Released) else _PUBLISH_AGAIN_MS
-        await kept_work.publish_later(tx, job, delay_ms)
-        return None
-    await record_outage(tx, outcome.outage)
+    if isinstance(outcome, Unreachable):
+        await record_outage(tx, outcome.outage)
     now = await tx.clock_ms()
-    if job.kept_at is not None and now - job.kept_at >= kept_work.MAX_AGE_MS:
-        message = kept_work.expiry_message(outcome.outage.message)
+    reason = describe_failure(outcome)
+    if reason is not None and now - (job.kept_at or now) >= kept_work.MAX_AGE_MS:
+        message = kept_work.expiry_message(reason)
         return to_failed(job.id, now, "repo_unavailable", message, job.fence)
-    await kept_work.publish_later(tx, job, 0)
+    # An outage says itself when the next attempt is due.
+    delay_ms = _PUBLISH_AGAIN_MS if isinstance(outcome, DiskFull) else 0
+    await kept_work.publish_later(tx, job, delay_ms)
     return None
 
 
